@@ -1,0 +1,57 @@
+"""The exception tree of the worker.
+
+    Exception
+    ├── MessageError            (schemas.errors) the message as a whole is wrong: permanent, its task fails
+    └── BatchmillError
+        ├── ConfigError         the worker refuses to start; the text says how to mend it
+        │   └── ModelError      a model directory is missing, ambiguous or broken
+        ├── ItemFailed          one item's outcome: permanent, its neighbours are untouched
+        ├── Draining            the worker is stopping: transient, the message goes back to the queue
+        └── NotBatched          a batched task was run by a pool that cannot batch
+
+Foreign exceptions are turned into one of these where they enter: the session (onnxruntime), the repository (files),
+the pipeline (tokenizers, pydantic). No text here quotes what a ticket said.
+"""
+
+from schemas.errors import ErrorCode, ItemError
+
+
+class BatchmillError(Exception):
+    """Base of everything that the worker raises on purpose."""
+
+
+class ConfigError(BatchmillError):
+    """The worker cannot start like this; the text names the setting and the remedy."""
+
+
+class ModelError(ConfigError):
+    """A model directory is missing, ambiguous or broken; the text names the file and the remedy."""
+
+
+class ItemFailed(BatchmillError):  # noqa: N818 - an outcome as much as an error; `ItemError` is its wire form
+    """One item of a job failed for good.
+
+    Args:
+        code: what went wrong, from the contract's enum.
+        message: one sentence for the producer; never quotes the input.
+    """
+
+    def __init__(self, code: ErrorCode, message: str) -> None:
+        super().__init__(code, message)
+        self.code = code
+        self.message = message
+
+    def as_dict(self) -> dict[str, str]:
+        """Return the wire form, as `schemas.errors.ItemError` describes it."""
+        return {"code": self.code.value, "message": self.message}
+
+
+class Draining(BatchmillError):  # noqa: N818 - names a state of the worker
+    """The worker stops before it could run this job; another worker will."""
+
+
+class NotBatched(BatchmillError):  # noqa: N818 - names what did not happen
+    """A batched task was called outside the batch pool."""
+
+
+__all__ = ["BatchmillError", "ConfigError", "Draining", "ItemError", "ItemFailed", "ModelError", "NotBatched"]

@@ -1,0 +1,143 @@
+"""Jobs and items: what travels from a message to its result.
+
+A message is a job; a job is a list of items; an item is the batcher's unit. Every item gets exactly one outcome, and the
+job ends with its last item. This module knows neither Celery nor any kind of item.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from schemas.names import Band
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Mapping, Sequence
+
+
+@dataclass(slots=True, eq=False)
+class Item:
+    """One unit of inference.
+
+    Attributes:
+        job: the job it belongs to.
+        index: its position in the job's result list.
+        source: the validated input, as the pipeline's schema parsed it.
+        lane: name of the model that runs it.
+        features: what the session reads; set by `Pipeline.prepare`.
+        length: tokens that the session sees, the unit of padding.
+        key: equal keys are identical inputs, which share one row of a batch; None is never shared.
+        truncated: whether `features` hold less than `source`.
+        outcome: what the model returned for it, or `ItemFailed`; None until then.
+    """
+
+    job: Job
+    index: int
+    source: object
+    lane: str = ""
+    features: object = None
+    length: int = 0
+    key: Hashable | None = None
+    truncated: bool = False
+    outcome: object = None
+
+
+@dataclass(slots=True, eq=False)
+class Job:
+    """One message on its way through the engine.
+
+    Times are monotonic seconds of the engine's clock, but for `queue_wait_s`, a duration. The counters add up what the
+    batches cost this job: `padded_tokens` is Σ batch length over its own rows.
+    """
+
+    id: str
+    received_s: float
+    band: Band = Band.INTERACTIVE
+    deadline_s: float | None = None
+    queue_wait_s: float = 0.0
+    queue_wait_is_lower_bound: bool = True
+    request: object = None
+    items: list[Item] = field(default_factory=list)
+    error: BaseException | None = None
+    pending: int = 0
+    prepared: int = 0
+    started: bool = False
+    batches: int = 0
+    batch_size_max: int = 0
+    real_tokens: int = 0
+    padded_tokens: int = 0
+    inference_s: float = 0.0
+
+    def timings(self) -> dict[str, object]:
+        """Return the wire form, as `schemas.results.Timings` describes it."""
+        return {
+            "queue_wait_s": round(self.queue_wait_s, 6),
+            "queue_wait_is_lower_bound": self.queue_wait_is_lower_bound,
+            "inference_s": round(self.inference_s, 6),
+            "batches": self.batches,
+            "batch_size_max": self.batch_size_max,
+            "real_tokens": self.real_tokens,
+            "padded_tokens": self.padded_tokens,
+        }
+
+
+class Cancellation:
+    """The watchdog's way to stop a batch that runs too long. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._terminate: Callable[[], None] | None = None
+        self.cancelled = False
+
+    def hook(self, terminate: Callable[[], None]) -> None:
+        """Register what ends the running call; called at once when it is too late already."""
+        with self._lock:
+            self._terminate = terminate
+            cancelled = self.cancelled
+        if cancelled:
+            terminate()
+
+    def cancel(self) -> None:
+        """End the running call, and every later one of this batch."""
+        with self._lock:
+            self.cancelled = True
+            terminate = self._terminate
+        if terminate is not None:
+            terminate()
+
+
+class Model(Protocol):
+    """What a lane runs. Thread-safe: several runners share one."""
+
+    name: str
+    info: Mapping[str, str]
+    max_length: int
+
+    def run(self, features: Sequence[object], cancellation: Cancellation) -> Sequence[object]:
+        """Return one output, or `ItemFailed`, for each of `features`. Blocks."""
+        ...
+
+    def sample(self, batch_size: int, length: int) -> list[object]:
+        """Return features of that shape, for warm-up and calibration."""
+        ...
+
+
+class Pipeline(Protocol):
+    """What a kind of task knows and the engine does not."""
+
+    def open(self, job: Job, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
+        """Validate the message; set `job.request` and `job.items`.
+
+        Raises:
+            MessageError: the message is wrong as a whole.
+        """
+        ...
+
+    def prepare(self, items: Sequence[Item]) -> None:
+        """Set `features`, `length`, `key` and `truncated` of each item, or its `outcome` to `ItemFailed`."""
+        ...
+
+    def complete(self, job: Job) -> dict[str, object]:
+        """Return the message's result, in JSON types, from the outcomes of its items."""
+        ...
