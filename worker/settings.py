@@ -1,0 +1,226 @@
+"""Every option of the worker: declared once, typed, documented, read from `BATCHMILL_*` variables.
+
+One frozen `Settings` is parsed at start-up and passed down; nothing else reads the environment. The table
+in docs/configuration.md is generated from this class, so a new option documents itself. It knows ranges and
+names; whether a broker answers or a model exists is for `worker.ops.doctor` and the parts that open them.
+"""
+
+import os
+import re
+from collections.abc import Iterable
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Annotated, Final, Literal, get_args, get_origin
+from urllib.parse import urlsplit, urlunsplit
+
+from pydantic import BeforeValidator, Field, ValidationError, field_validator
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+from worker.errors import ConfigError
+
+ENV_PREFIX = "BATCHMILL_"
+MIB = 1024 * 1024
+MASK = "***"
+
+_TYPE_TEXTS: Final[dict[object, str]] = {
+    str: "text",
+    int: "integer",
+    float: "number",
+    Path: "path",
+    tuple[str, ...]: "list, comma-separated",
+}
+
+# Kubernetes writes these into every pod beside a Service called batchmill or batchmill-…: no options.
+_SERVICE_LINK = re.compile(rf"{ENV_PREFIX}(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_\w+)?)")
+
+
+def _split(value: object) -> object:
+    """Turn `a, b` from the environment into a tuple; anything else is pydantic's to judge."""
+    if isinstance(value, str):
+        return tuple(part.strip() for part in value.split(",") if part.strip())
+    return value
+
+
+Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split), Field(min_length=1)]
+
+
+class Settings(BaseSettings):
+    """The worker's options; `load` builds it. Durations are seconds, sizes bytes or tokens."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=ENV_PREFIX,
+        env_ignore_empty=True,
+        frozen=True,
+        extra="forbid",
+        validate_default=True,
+        hide_input_in_errors=True,  # a broker URL carries a password
+    )
+
+    # The broker
+    broker_url: str = Field(
+        "redis://localhost:6379/0",
+        repr=False,
+        description="Redis or Valkey database that holds queues and results (`redis://` or `rediss://`).",
+    )
+    queues: Names = Field(("classify",), description="Queues that this worker consumes.")
+    result_ttl_s: int = Field(86_400, ge=1, description="How long a result stays in the database.")
+    max_message_bytes: int = Field(4 * MIB, ge=1024, description="Largest JSON body of a message.")
+    max_result_bytes: int = Field(4 * MIB, ge=1024, description="Largest JSON result of a message.")
+
+    # The model
+    model: str = Field(
+        "default",
+        min_length=1,
+        description="Model to serve: `default`, a name below the models directory, or a directory.",
+    )
+    models_dir: Path = Field(Path("models"), description="Directory whose sub-directories are models.")
+    cache_dir: Path = Field(
+        Path("~/.cache/batchmill"), description="Downloads and built models; safe to delete, slow to rebuild."
+    )
+    providers: Names = Field(
+        ("CPUExecutionProvider",),
+        description="ONNX Runtime execution providers, best first; it refuses to start if one is missing.",
+    )
+    runners: int = Field(
+        0,
+        ge=0,
+        le=256,
+        description="Threads that run batches on the shared session; 0 = one per CPU of the cgroup.",
+    )
+
+    # Batching
+    max_batch_size: int = Field(32, ge=1, le=4096, description="Most tickets in one model call.")
+    max_batch_tokens: int = Field(
+        512, ge=1, description="Most padded tokens in one model call; a longer ticket runs alone."
+    )
+    max_queue_delay_s: float = Field(
+        0.0,
+        ge=0,
+        le=60,
+        allow_inf_nan=False,
+        description="How long a free runner waits for more tickets; 0 = never, load alone fills batches.",
+    )
+    planning_window: int = Field(
+        256, ge=1, le=4096, description="How many waiting tickets the planner sorts into batches at once."
+    )
+    ageing_s: float = Field(
+        30.0, gt=0, allow_inf_nan=False, description="Wait after which a ticket rises by one priority band."
+    )
+
+    # Jobs in hand, and how they end
+    max_jobs_in_flight: int = Field(256, ge=1, le=65_536, description="Most messages that the worker holds.")
+    batch_timeout_s: float = Field(
+        60.0, gt=0, allow_inf_nan=False, description="Time after which a running batch is stopped."
+    )
+    stuck_grace_s: float = Field(
+        20.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="Time that a stopped batch gets before the process exits.",
+    )
+    drain_timeout_s: float = Field(
+        25.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="Time after SIGTERM for running batches to finish; keep it below the pod's grace period.",
+    )
+
+    # The process
+    worker_name: str = Field(
+        "batchmill@%h", min_length=1, description="Celery node name; `%h` is the host name."
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        "info", description="Least severe log line; per-job lines are `debug`."
+    )
+    log_format: Literal["auto", "json", "console"] = Field(
+        "auto", description="`auto` = console when standard error is a terminal, else json."
+    )
+
+    @field_validator("broker_url")
+    @classmethod
+    def _known_scheme(cls, url: str) -> str:
+        scheme = urlsplit(url).scheme
+        if scheme not in {"redis", "rediss"}:
+            message = "the broker must be a redis:// or rediss:// address"
+            raise ValueError(message)
+        return url
+
+    @field_validator("models_dir", "cache_dir")
+    @classmethod
+    def _expanded(cls, path: Path) -> Path:
+        return path.expanduser()
+
+    @field_validator("worker_name")
+    @classmethod
+    def _with_host(cls, name: str) -> str:
+        return name if "@" in name else f"{name}@%h"
+
+    @property
+    def safe_broker_url(self) -> str:
+        """The broker's address without user, password or query: for people and logs."""
+        return mask_url(self.broker_url)
+
+
+def load(**overrides: object) -> Settings:
+    """Parse the environment once, `overrides` (a command's flags; None = not given) winning over it.
+
+    Raises:
+        ConfigError: a value is out of range, or a `BATCHMILL_` variable is no option; quotes no value.
+    """
+    _refuse_unknown(name for name in os.environ if name.upper().startswith(ENV_PREFIX))
+    given = {name: value for name, value in overrides.items() if value is not None}
+    try:
+        return Settings.model_validate(given)
+    except ValidationError as error:
+        raise ConfigError("; ".join(map(_explain, error.errors(include_input=False)))) from error
+
+
+def mask_url(url: str) -> str:
+    """Return `url` with credentials and query replaced by `***`."""
+    parts = urlsplit(url)
+    _, at, host = parts.netloc.rpartition("@")
+    netloc = f"{MASK}@{host}" if at else host
+    return urlunsplit((parts.scheme, netloc, parts.path, MASK if parts.query else "", ""))
+
+
+def env_name(field: str) -> str:
+    """Return the environment variable of a field."""
+    return ENV_PREFIX + field.upper()
+
+
+def options_table() -> str:
+    """Return the Markdown table of all options, in the order of declaration."""
+    rows = [
+        f"| `{env_name(name)}` | {_type_text(field)} | `{_default_text(field)}` | {field.description} |"
+        for name, field in Settings.model_fields.items()
+    ]
+    return "\n".join(["| variable | type | default | meaning |", "|---|---|---|---|", *rows]) + "\n"
+
+
+def _refuse_unknown(names: Iterable[str]) -> None:
+    """Raise ConfigError for a misspelt option: skipping it would run on a default that nobody asked for."""
+    known = {env_name(field) for field in Settings.model_fields}
+    for name in sorted(set(map(str.upper, names)) - known):
+        if not _SERVICE_LINK.fullmatch(name):
+            near = get_close_matches(name, known, n=1)
+            hint = f"did you mean {near[0]}?" if near else "docs/configuration.md lists the options"
+            message = f"{name} is no option of batchmill; {hint}"
+            raise ConfigError(message)
+
+
+def _explain(error: ErrorDetails) -> str:
+    field = str(error["loc"][0]) if error["loc"] else "settings"
+    return f"{env_name(field)}: {error['msg'].removeprefix('Value error, ')}"
+
+
+def _type_text(field: FieldInfo) -> str:
+    if get_origin(field.annotation) is Literal:
+        return ", ".join(f"`{choice}`" for choice in get_args(field.annotation))
+    return _TYPE_TEXTS[field.annotation]
+
+
+def _default_text(field: FieldInfo) -> str:
+    default = field.default
+    return ",".join(default) if isinstance(default, tuple) else str(default)
