@@ -1,0 +1,125 @@
+"""What each error code means and what a producer does about it: the source of the table in the docs.
+
+Every code stands in exactly one of the two mappings, which a test holds.
+This module does not know how or when an error arises.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+from schemas.errors import ErrorCode
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """An error code in words: what happened, and what the producer does about it."""
+
+    meaning: str
+    remedy: str
+
+
+ITEM_CODES: Final[Mapping[ErrorCode, Explanation]] = MappingProxyType(
+    {
+        ErrorCode.EMPTY_TEXT: Explanation(
+            "The text is empty, white space, invisible, or nothing that the model's tokenizer knows.",
+            "Leave such tickets out, or treat them as unlabelled.",
+        ),
+        ErrorCode.NULL_TEXT: Explanation(
+            "The text is null.",
+            "Send a string; leave out a `subject` or `body` that does not exist.",
+        ),
+        ErrorCode.NOT_TEXT: Explanation(
+            "The text is a number, a boolean, a list or an object.",
+            "Send a string. Nothing is converted silently.",
+        ),
+        ErrorCode.INVALID_UNICODE: Explanation(
+            "The text holds a lone surrogate, which is no character.",
+            "Decode the source with its right encoding, or replace what cannot be decoded.",
+        ),
+        ErrorCode.MISSING_TEXT: Explanation(
+            "The ticket has none of `text`, `subject` and `body`.",
+            "Give it a `text`, or a `subject`, a `body` or both.",
+        ),
+        ErrorCode.MODEL_OUTPUT_NOT_FINITE: Explanation(
+            "The model returned NaN or infinity for this item, so no label can be trusted.",
+            "Report the ticket to whoever owns the model; sending it again gives the same.",
+        ),
+        ErrorCode.INFERENCE_FAILED: Explanation(
+            "The model raised an error on this item, also when it ran alone.",
+            "Report the ticket to whoever owns the model; the worker's log has the cause under the task id.",
+        ),
+        ErrorCode.INFERENCE_TIMEOUT: Explanation(
+            "The item's batch did not end within the worker's time limit, also when it ran alone.",
+            "Send it again once; if it stays, the limit is too short for this model or machine.",
+        ),
+        ErrorCode.OUT_OF_MEMORY: Explanation(
+            "Memory ran out while this item was processed, also when it ran alone.",
+            "Shorten the input, or give the worker more memory.",
+        ),
+    }
+)
+
+MESSAGE_CODES: Final[Mapping[ErrorCode, Explanation]] = MappingProxyType(
+    {
+        ErrorCode.INVALID_MESSAGE: Explanation(
+            "A field is missing or has the wrong type or value, or arguments were given by position.",
+            "Correct the field that the message names.",
+        ),
+        ErrorCode.UNKNOWN_FIELD: Explanation(
+            "A field that the contract does not have.",
+            "Correct its spelling or remove it; the message names it.",
+        ),
+        ErrorCode.DUPLICATE_ID: Explanation(
+            "Two tickets of one message have the same id.",
+            "Make the ids unique within the message.",
+        ),
+        ErrorCode.NO_TICKETS: Explanation(
+            "The list of tickets is empty.",
+            "Send at least one ticket.",
+        ),
+        ErrorCode.TOO_MANY_TICKETS: Explanation(
+            "More tickets than one message may hold.",
+            "Spread them over several messages.",
+        ),
+        ErrorCode.MESSAGE_TOO_LARGE: Explanation(
+            "The JSON body has more bytes than the worker accepts.",
+            "Send fewer or shorter tickets in one message.",
+        ),
+        ErrorCode.RESULT_TOO_LARGE: Explanation(
+            "The result would have more bytes than the worker may store.",
+            "Send fewer tickets in one message, or ask for a smaller `top_k`.",
+        ),
+        ErrorCode.UNKNOWN_MODEL: Explanation(
+            "No worker of this queue has the model that the message asks for.",
+            "Ask for one of the models that the message lists, or leave `model` out.",
+        ),
+        ErrorCode.PRIORITY_OUT_OF_RANGE: Explanation(
+            "The message's priority is not an integer between 0 and 9.",
+            "Use 0 to 2 for interactive, 3 to 5 for normal, 6 to 9 for bulk work.",
+        ),
+        ErrorCode.NOT_JSON: Explanation(
+            "The body is no valid JSON, or not the list `[args, kwargs, embed]`.",
+            "Serialise the body as `docs/contract.md` shows.",
+        ),
+        ErrorCode.WRONG_CONTENT_TYPE: Explanation(
+            "The content type is not `application/json`; pickle and YAML are never opened.",
+            "Send with Celery's default serializer, json.",
+        ),
+        ErrorCode.UNKNOWN_TASK: Explanation(
+            "The queue's workers have no task of this name.",
+            "Correct the task's name, or the queue it is sent to.",
+        ),
+        ErrorCode.INTERNAL: Explanation(
+            "The worker failed in a way that is its own fault.",
+            "Report it with the task id; sending the message again is safe.",
+        ),
+    }
+)
+
+
+def table(codes: Mapping[ErrorCode, Explanation]) -> str:
+    """A Markdown table of error codes, one row each, ending with a newline."""
+    rows = [f"| `{code}` | {what.meaning} | {what.remedy} |" for code, what in codes.items()]
+    return "\n".join(["| code | what it means | what to do |", "|---|---|---|", *rows, ""])

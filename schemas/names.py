@@ -1,0 +1,48 @@
+"""Names and numbers that a producer and a worker must agree on: task, queue, header, priority bands.
+
+They exist once, here, so that neither side spells a queue or a band by hand.
+This module does not know how a queue is drained or how a band is scheduled.
+"""
+
+from enum import IntEnum
+from typing import Final
+
+TASK_CLASSIFY: Final = "classify.tickets"
+QUEUE_CLASSIFY: Final = "classify"
+
+ENQUEUED_AT_HEADER: Final = "enqueued_at"
+"""Optional message header: when the producer enqueued the message, in Unix seconds (a float)."""
+
+PRIORITY_MIN: Final = 0
+PRIORITY_MAX: Final = 9
+
+
+class Band(IntEnum):
+    """What a message's priority means to the scheduler; the smaller value is served first."""
+
+    INTERACTIVE = 0
+    NORMAL = 1
+    BULK = 2
+
+
+_BANDS: Final = (
+    (Band.INTERACTIVE,) * 3  # 0 to 2
+    + (Band.NORMAL,) * 3  # 3 to 5
+    + (Band.BULK,) * 4  # 6 to 9
+)
+
+
+def band_of(priority: int | None) -> Band:
+    """The band of a message's `priority` property.
+
+    An absent priority is interactive: kombu writes it as 0 on Redis, and serves 0 first.
+
+    Raises:
+        ValueError: the priority is not an integer between 0 and 9.
+    """
+    if priority is None:
+        return Band.INTERACTIVE
+    if type(priority) is not int or not PRIORITY_MIN <= priority <= PRIORITY_MAX:
+        text = f"the message's priority must be an integer between {PRIORITY_MIN} and {PRIORITY_MAX}"
+        raise ValueError(text)
+    return _BANDS[priority]
