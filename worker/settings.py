@@ -60,68 +60,79 @@ class Settings(BaseSettings):
 
     # The broker
     broker_url: str = Field(
-        "redis://localhost:6379/0",
+        default="redis://localhost:6379/0",
         repr=False,
         description="Redis or Valkey database that holds queues and results (`redis://` or `rediss://`).",
     )
-    queues: Names = Field(("classify",), description="Queues that this worker consumes.")
-    result_ttl_s: int = Field(86_400, ge=1, description="How long a result stays in the database.")
-    max_message_bytes: int = Field(4 * MIB, ge=1024, description="Largest JSON body of a message.")
-    max_result_bytes: int = Field(4 * MIB, ge=1024, description="Largest JSON result of a message.")
+    queues: Names = Field(default=("classify",), description="Queues that this worker consumes.")
+    result_ttl_s: int = Field(default=86_400, ge=1, description="How long a result stays in the database.")
+    max_message_bytes: int = Field(default=4 * MIB, ge=1024, description="Largest JSON body of a message.")
+    max_result_bytes: int = Field(default=4 * MIB, ge=1024, description="Largest JSON result of a message.")
 
     # The model
     model: str = Field(
-        "default",
+        default="default",
         min_length=1,
         description="Model to serve: `default`, a name below the models directory, or a directory.",
     )
-    models_dir: Path = Field(Path("models"), description="Directory whose sub-directories are models.")
+    models_dir: Path = Field(
+        default=Path("models"), description="Directory whose sub-directories are models."
+    )
     cache_dir: Path = Field(
-        Path("~/.cache/batchmill"), description="Downloads and built models; safe to delete, slow to rebuild."
+        default=Path("~/.cache/batchmill"),
+        description="Downloads and built models; safe to delete, slow to rebuild.",
     )
     providers: Names = Field(
-        ("CPUExecutionProvider",),
+        default=("CPUExecutionProvider",),
         description="ONNX Runtime execution providers, best first; it refuses to start if one is missing.",
     )
     runners: int = Field(
-        0,
+        default=0,
         ge=0,
         le=256,
         description="Threads that run batches on the shared session; 0 = one per CPU of the cgroup.",
     )
 
     # Batching
-    max_batch_size: int = Field(32, ge=1, le=4096, description="Most tickets in one model call.")
+    max_batch_size: int = Field(default=32, ge=1, le=4096, description="Most tickets in one model call.")
     max_batch_tokens: int = Field(
-        512, ge=1, description="Most padded tokens in one model call; a longer ticket runs alone."
+        default=512, ge=1, description="Most padded tokens in one model call; a longer ticket runs alone."
     )
     max_queue_delay_s: float = Field(
-        0.0,
+        default=0.0,
         ge=0,
         le=60,
         allow_inf_nan=False,
         description="How long a free runner waits for more tickets; 0 = never, load alone fills batches.",
     )
     planning_window: int = Field(
-        256, ge=1, le=4096, description="How many waiting tickets the planner sorts into batches at once."
+        default=256,
+        ge=1,
+        le=4096,
+        description="How many waiting tickets the planner sorts into batches at once.",
     )
     ageing_s: float = Field(
-        30.0, gt=0, allow_inf_nan=False, description="Wait after which a ticket rises by one priority band."
+        default=30.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="Wait after which a ticket rises by one priority band.",
     )
 
     # Jobs in hand, and how they end
-    max_jobs_in_flight: int = Field(256, ge=1, le=65_536, description="Most messages that the worker holds.")
+    max_jobs_in_flight: int = Field(
+        default=256, ge=1, le=65_536, description="Most messages that the worker holds."
+    )
     batch_timeout_s: float = Field(
-        60.0, gt=0, allow_inf_nan=False, description="Time after which a running batch is stopped."
+        default=60.0, gt=0, allow_inf_nan=False, description="Time after which a running batch is stopped."
     )
     stuck_grace_s: float = Field(
-        20.0,
+        default=20.0,
         gt=0,
         allow_inf_nan=False,
         description="Time that a stopped batch gets before the process exits.",
     )
     drain_timeout_s: float = Field(
-        25.0,
+        default=25.0,
         gt=0,
         allow_inf_nan=False,
         description="Time after SIGTERM for running batches to finish; keep it below the pod's grace period.",
@@ -129,13 +140,13 @@ class Settings(BaseSettings):
 
     # The process
     worker_name: str = Field(
-        "batchmill@%h", min_length=1, description="Celery node name; `%h` is the host name."
+        default="batchmill@%h", min_length=1, description="Celery node name; `%h` is the host name."
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
-        "info", description="Least severe log line; per-job lines are `debug`."
+        default="info", description="Least severe log line; per-job lines are `debug`."
     )
     log_format: Literal["auto", "json", "console"] = Field(
-        "auto", description="`auto` = console when standard error is a terminal, else json."
+        default="auto", description="`auto` = console when standard error is a terminal, else json."
     )
 
     @field_validator("broker_url")
