@@ -5,6 +5,7 @@
     └── BatchmillError
         ├── ConfigError         the worker refuses to start; the text says how to mend it
         │   └── ModelError      a model directory is missing, ambiguous or broken
+        ├── BatchTimeout        the model did not answer in time: isolated like any failure of a batch
         ├── ItemFailed          one item's outcome: permanent, its neighbours are untouched
         ├── Draining            the worker is stopping: transient, the message goes back to the queue
         └── NotBatched          a batched task was run by a pool that cannot batch
@@ -13,7 +14,7 @@ Foreign exceptions are turned into one of these where they enter: the session (o
 the pipeline (tokenizers, pydantic). No text here quotes what a ticket said.
 """
 
-from schemas.errors import ErrorCode, ItemError
+from schemas.errors import ErrorCode
 
 
 class BatchmillError(Exception):
@@ -46,6 +47,14 @@ class ItemFailed(BatchmillError):  # noqa: N818 - an outcome as much as an error
         return {"code": self.code.value, "message": self.message}
 
 
+class BatchTimeout(BatchmillError):  # noqa: N818 - reads as what happened
+    """The model did not answer within `limit_s` and was stopped."""
+
+    def __init__(self, limit_s: float) -> None:
+        super().__init__(f"no answer within {limit_s:g} s")
+        self.limit_s = limit_s
+
+
 class Draining(BatchmillError):  # noqa: N818 - names a state of the worker
     """The worker stops before it could run this job; another worker will."""
 
@@ -53,5 +62,3 @@ class Draining(BatchmillError):  # noqa: N818 - names a state of the worker
 class NotBatched(BatchmillError):  # noqa: N818 - names what did not happen
     """A batched task was called outside the batch pool."""
 
-
-__all__ = ["BatchmillError", "ConfigError", "Draining", "ItemError", "ItemFailed", "ModelError", "NotBatched"]

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping, Sequence
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)  # a repr would quote the ticket
 class Item:
     """One unit of inference.
 
@@ -29,6 +29,7 @@ class Item:
         length: tokens that the session sees, the unit of padding.
         key: equal keys are identical inputs, which share one row of a batch; None is never shared.
         truncated: whether `features` hold less than `source`.
+        queued_s: when it came to the batcher.
         outcome: what the model returned for it, or `ItemFailed`; None until then.
     """
 
@@ -40,15 +41,26 @@ class Item:
     length: int = 0
     key: Hashable | None = None
     truncated: bool = False
+    queued_s: float = 0.0
     outcome: object = None
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)  # a repr would quote the ticket
 class Job:
     """One message on its way through the engine.
 
-    Times are monotonic seconds of the engine's clock, but for `queue_wait_s`, a duration. The counters add up what the
-    batches cost this job: `padded_tokens` is Σ batch length over its own rows.
+    Times are monotonic seconds of the engine's clock, but for `queue_wait_s`, a duration.
+
+    Attributes:
+        band: its priority.
+        deadline_s: when its producer stops waiting; None = never.
+        queue_wait_is_lower_bound: the producer did not say when it enqueued.
+        request: what `Pipeline.open` parsed.
+        error: why the whole job failed, once it did.
+        pending: items without an outcome.
+        served: whether a batch with an item of it has been formed.
+        real_tokens, padded_tokens: what its own rows cost; a row shared by identical inputs counts for the first.
+        inference_s: Σ duration of the batches it was in.
     """
 
     id: str
@@ -61,8 +73,7 @@ class Job:
     items: list[Item] = field(default_factory=list)
     error: BaseException | None = None
     pending: int = 0
-    prepared: int = 0
-    started: bool = False
+    served: bool = False
     batches: int = 0
     batch_size_max: int = 0
     real_tokens: int = 0

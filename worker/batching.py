@@ -1,0 +1,314 @@
+"""Which items run together, and when: pure decisions, no threads, no I/O, a clock that is injected.
+
+Batching itself gains little on a CPU, padding costs a lot: a batch is as long as its longest row. So the planner takes a
+window of waiting items, sorts it by length and cuts it where Σ(call cost + rows × longest row) is smallest, by dynamic
+programming. `MicroBatcher` decides what goes into the window and which of the planned batches runs next:
+
+- bands: interactive before normal before bulk; a band that waited `ageing_s` without a batch counts as one more urgent;
+- fair between jobs: jobs that ran nothing yet and jobs that ran before take turns, so one ticket waits at most one batch
+  behind a message of 10,000, and a stream of single tickets cannot starve that message either;
+- identical inputs of a window share one row; an item over the token budget runs alone; deadlines are checked as the
+  batch forms.
+
+It knows neither models nor messages, and is not thread-safe: the engine holds a lock around it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import chain, islice, zip_longest
+from typing import TYPE_CHECKING
+
+from schemas.names import Band
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from worker.jobs import Item, Job
+
+
+@dataclass(frozen=True, slots=True)
+class BatchPolicy:
+    """The limits of a batch.
+
+    Attributes:
+        max_batch_size: rows.
+        max_batch_tokens: rows × longest row; a single longer row still runs, alone.
+        max_queue_delay_s: how long the oldest item waits for company; 0 = never, load batches by itself.
+        planning_window: items that are planned together.
+        call_cost_tokens: what one call of the model costs beyond its tokens, in padded tokens.
+        ageing_s: how long a band waits without a batch before it counts as one band more urgent.
+    """
+
+    max_batch_size: int = 32
+    max_batch_tokens: int = 512
+    max_queue_delay_s: float = 0.0
+    planning_window: int = 256
+    call_cost_tokens: float = 16.0
+    ageing_s: float = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Rows that run in one call; a row holds every item with that same input.
+
+    Attributes:
+        rows: the distinct inputs, each with its items.
+        length: tokens of the longest row, to which all are padded.
+    """
+
+    rows: tuple[tuple[Item, ...], ...]
+    length: int
+
+    @property
+    def items(self) -> list[Item]:
+        """Every item of every row."""
+        return [item for row in self.rows for item in row]
+
+    @property
+    def real_tokens(self) -> int:
+        """Σ row length."""
+        return sum(row[0].length for row in self.rows)
+
+    @property
+    def padded_tokens(self) -> int:
+        """Rows × longest row: what the model computes."""
+        return len(self.rows) * self.length
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What to do now.
+
+    Attributes:
+        batch: to run at once, or None.
+        dropped: jobs that nobody waits for any more, expired or cancelled; all their items have left the batcher.
+        wait_s: without a batch: when to ask again at the latest; None = after the next `add`.
+    """
+
+    batch: Batch | None = None
+    dropped: tuple[Job, ...] = ()
+    wait_s: float | None = None
+
+
+def plan_batches(
+    lengths: Sequence[int], max_batch_size: int, max_batch_tokens: int, call_cost_tokens: float
+) -> list[list[int]]:
+    """Partition rows into batches at the least padded cost.
+
+    Minimises Σ(call_cost_tokens + rows × longest row) over contiguous groups of the length-sorted rows, which is optimal
+    for this cost: swapping two rows between batches never shortens both. O(n × max_batch_size).
+
+    Args:
+        lengths: tokens of each row.
+        max_batch_size: rows a batch may have.
+        max_batch_tokens: rows × longest row a batch may have; a row beyond it gets a batch of its own.
+        call_cost_tokens: fixed cost of a batch, in padded tokens.
+
+    Returns:
+        Indices into `lengths`, one list a batch, shortest rows first.
+    """
+    order = sorted(range(len(lengths)), key=lengths.__getitem__)
+    best = [0.0]
+    sizes = [0]
+    for end, index in enumerate(order, start=1):
+        longest = max(lengths[index], 1)
+        most = max(1, min(max_batch_size, end, max_batch_tokens // longest))
+        cost, size = min((best[end - rows] + rows * longest, rows) for rows in range(1, most + 1))
+        best.append(cost + call_cost_tokens)
+        sizes.append(size)
+    batches = []
+    end = len(order)
+    while end:
+        batches.append(order[end - sizes[end] : end])
+        end -= sizes[end]
+    return batches[::-1]
+
+
+class MicroBatcher:
+    """Chooses the next batch among the waiting items. Not thread-safe.
+
+    Args:
+        policy: the limits.
+        clock: monotonic seconds.
+        is_cancelled: asked for each job of a batch as it forms; cheap.
+    """
+
+    def __init__(
+        self,
+        policy: BatchPolicy,
+        clock: Callable[[], float],
+        is_cancelled: Callable[[Job], bool] = lambda _job: False,
+    ) -> None:
+        self._clock = clock
+        self._is_cancelled = is_cancelled
+        self._bands = {level: _Band(level, policy) for level in Band}
+
+    def __len__(self) -> int:
+        """Return the number of waiting items."""
+        return sum(len(band) for band in self._bands.values())
+
+    def add(self, items: Iterable[Item]) -> None:
+        """Let prepared items wait for their batch."""
+        now_s = self._clock()
+        for item in items:
+            item.queued_s = now_s
+            self._bands[item.job.band].add(item)
+
+    def discard(self, job: Job) -> list[Item]:
+        """Take every waiting item of `job` back."""
+        return self._bands[job.band].discard(job)
+
+    def take(self) -> Decision:
+        """Decide what runs now; the items of the decision no longer wait."""
+        now_s = self._clock()
+        dropped: list[Job] = []
+        wait_s: float | None = None
+        for band in sorted((b for b in self._bands.values() if len(b)), key=lambda b: b.urgency(now_s)):
+            while len(band):
+                delay_s = band.delay_s(now_s)
+                if delay_s > 0:
+                    wait_s = delay_s if wait_s is None else min(wait_s, delay_s)
+                    break
+                batch = self._wanted(band.pop(now_s), now_s, dropped)
+                if batch is not None:
+                    return Decision(batch, tuple(dropped))
+        return Decision(None, tuple(dropped), wait_s)
+
+    def _wanted(self, batch: Batch, now_s: float, dropped: list[Job]) -> Batch | None:
+        """Drop the jobs of the batch that nobody waits for; return what is left to run."""
+        unwanted = [job for job in {item.job: None for item in batch.items} if self._is_unwanted(job, now_s)]
+        if not unwanted:
+            return batch
+        for job in unwanted:
+            self.discard(job)
+        dropped.extend(unwanted)
+        rows = [tuple(item for item in row if item.job not in unwanted) for row in batch.rows]
+        rows = [row for row in rows if row]
+        return Batch(tuple(rows), max(row[0].length for row in rows)) if rows else None
+
+    def _is_unwanted(self, job: Job, now_s: float) -> bool:
+        return (job.deadline_s is not None and job.deadline_s <= now_s) or self._is_cancelled(job)
+
+
+class _Band:
+    """The waiting items of one priority band, by job, and the plan made for the first of them."""
+
+    def __init__(self, level: Band, policy: BatchPolicy) -> None:
+        self._level = level
+        self._policy = policy
+        self._fresh: dict[Job, dict[Item, None]] = {}  # jobs that ran nothing yet: first come, first served
+        self._resumed: dict[Job, dict[Item, None]] = {}  # jobs that did: least recently served first
+        self._planned: dict[Item, Batch] = {}
+        self._fresh_is_next = True
+        self._served_s = float("-inf")
+        self._items = 0
+        self._tokens = 0
+
+    def __len__(self) -> int:
+        return self._items
+
+    def add(self, item: Item) -> None:
+        jobs = self._resumed if item.job.served else self._fresh
+        jobs.setdefault(item.job, {})[item] = None
+        self._items += 1
+        self._tokens += item.length
+
+    def discard(self, job: Job) -> list[Item]:
+        jobs = self._resumed if job.served else self._fresh
+        items = list(jobs.get(job, ()))
+        for item in items:
+            self._remove(item)
+        self._planned.clear()
+        return items
+
+    def urgency(self, now_s: float) -> tuple[int, float]:
+        """Sort key, most urgent first: the level less its ageing, then how long the band has waited for a batch."""
+        since_s = max(self._served_s, self._oldest_s())
+        return self._level - int((now_s - since_s) / self._policy.ageing_s), since_s
+
+    def delay_s(self, now_s: float) -> float:
+        """How much longer the band waits for company; 0 or less = not at all."""
+        policy = self._policy
+        if self._items >= policy.max_batch_size or self._tokens >= policy.max_batch_tokens:
+            return 0.0
+        return self._oldest_s() + policy.max_queue_delay_s - now_s
+
+    def pop(self, now_s: float) -> Batch:
+        """Remove and return the batch of the item whose turn it is."""
+        jobs = self._fresh if self._fresh and (self._fresh_is_next or not self._resumed) else self._resumed
+        # Jobs that ran before get the next turn only if they were waiting for this one.
+        self._fresh_is_next = jobs is self._resumed or not self._resumed
+        head = _first_item(jobs)
+        if head not in self._planned:
+            self._plan(jobs)
+        batch = self._planned[head]
+        for item in batch.items:
+            del self._planned[item]
+            self._remove(item)
+        self._rotate({item.job for item in batch.items})
+        self._served_s = now_s
+        return batch
+
+    def _plan(self, first: dict[Job, dict[Item, None]]) -> None:
+        """Plan a window of items, those of `first` and of the other jobs in turns."""
+        policy = self._policy
+        other = self._resumed if first is self._fresh else self._fresh
+        window = islice(
+            chain.from_iterable(_in_turns(_by_rounds(first, policy), _by_rounds(other, policy))),
+            policy.planning_window,
+        )
+        rows: dict[object, list[Item]] = {}
+        for item in window:
+            rows.setdefault(item if item.key is None else item.key, []).append(item)
+        distinct = [tuple(items) for items in rows.values()]
+        lengths = [row[0].length for row in distinct]
+        plan = plan_batches(lengths, policy.max_batch_size, policy.max_batch_tokens, policy.call_cost_tokens)
+        self._planned.clear()
+        for indices in plan:
+            batch = Batch(tuple(distinct[index] for index in indices), lengths[indices[-1]])
+            self._planned.update((item, batch) for item in batch.items)
+
+    def _remove(self, item: Item) -> None:
+        jobs = self._resumed if item.job.served else self._fresh
+        items = jobs[item.job]
+        del items[item]
+        if not items:
+            del jobs[item.job]
+        self._items -= 1
+        self._tokens -= item.length
+
+    def _rotate(self, served: set[Job]) -> None:
+        """Put the jobs of a batch behind the others."""
+        for job in served:
+            items = (self._resumed if job.served else self._fresh).pop(job, None)
+            job.served = True
+            if items:
+                self._resumed[job] = items
+
+    def _oldest_s(self) -> float:
+        return min(_first_item(jobs).queued_s for jobs in (self._fresh, self._resumed) if jobs)
+
+
+def _first_item(jobs: dict[Job, dict[Item, None]]) -> Item:
+    return next(iter(next(iter(jobs.values()))))
+
+
+def _by_rounds(jobs: dict[Job, dict[Item, None]], policy: BatchPolicy) -> Iterator[list[Item]]:
+    """Yield up to a batch of items of each job in turn, round after round."""
+    waiting = [iter(items) for items in islice(jobs.values(), policy.planning_window)]
+    while waiting:
+        left = []
+        for items in waiting:
+            portion = list(islice(items, policy.max_batch_size))
+            if portion:
+                yield portion
+                left.append(items)
+        waiting = left
+
+
+def _in_turns(first: Iterator[list[Item]], second: Iterator[list[Item]]) -> Iterator[list[Item]]:
+    """Alternate between two iterators until both have ended."""
+    for one, other in zip_longest(first, second, fillvalue=[]):
+        yield one
+        yield other

@@ -1,0 +1,269 @@
+"""From job to outcomes: validate and prepare, batch, run, bisect.
+
+Threads, and what each may block on:
+
+- the caller of `submit` (Celery's event loop): nothing;
+- one preparer: opens messages (schema) and prepares their items (tokens), in portions that are fair between jobs and no
+  further ahead than the batcher needs, so a message of 10,000 costs little memory and delays nobody;
+- R runners: take a batch, run the model on the one shared session, settle the outcomes;
+- one watchdog: cancels a batch that runs past its limit; a runner that ignores that is reported as stuck.
+
+A failing batch is bisected until the culprit stands alone, so every item gets exactly one outcome, a result or
+`ItemFailed`, and neighbours never share a failure. `MemoryError` and the Rust panics of a tokenizer, which are no
+`Exception`, end the item and not the thread. The engine knows neither Celery nor tickets.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from dataclasses import dataclass
+from time import monotonic
+from typing import TYPE_CHECKING, Protocol
+
+import structlog
+
+from worker.batching import MicroBatcher
+from worker.isolation import isolate
+from worker.preparing import Arrival, Preparer
+from worker.watchdog import Watchdog
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from worker.batching import Batch, BatchPolicy
+    from worker.jobs import Item, Job, Model, Pipeline
+
+log = structlog.get_logger(__name__)
+
+
+class Listener(Protocol):
+    """Who wants to know what becomes of the jobs. Called from the engine's threads; must not block or raise."""
+
+    def is_cancelled(self, job: Job) -> bool:
+        """Return whether nobody waits for `job` any more; asked as each batch forms."""
+        ...
+
+    def started(self, jobs: Sequence[Job]) -> None:
+        """The first batch of these jobs is about to run."""
+        ...
+
+    def finished(self, job: Job) -> None:
+        """Every item of `job` has its outcome, or `job.error` says why the message failed."""
+        ...
+
+    def dropped(self, job: Job) -> None:
+        """`job` was cancelled or has expired; it will not finish."""
+        ...
+
+    def broken(self, reason: str) -> None:
+        """The engine cannot go on: a call of the model is stuck, or one of its threads has died."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """A model, and how its batches are cut."""
+
+    model: Model
+    policy: BatchPolicy
+
+
+@dataclass(slots=True)
+class Stats:
+    """What the engine did since it started."""
+
+    batches: int = 0
+    rows: int = 0
+    items: int = 0
+    real_tokens: int = 0
+    padded_tokens: int = 0
+    busy_s: float = 0.0
+
+
+class Engine:
+    """Runs jobs. `submit` never blocks; everything else happens in its threads.
+
+    Args:
+        lanes: by name; an item's `lane` says which one runs it.
+        listener: told what becomes of each job.
+        runners: threads that run batches.
+        batch_timeout_s: a batch that runs longer is cancelled, and bisected.
+        stuck_grace_s: a cancelled batch that runs this much longer breaks the engine.
+    """
+
+    def __init__(
+        self,
+        lanes: Mapping[str, Lane],
+        listener: Listener,
+        *,
+        runners: int,
+        batch_timeout_s: float = 60.0,
+        stuck_grace_s: float = 20.0,
+    ) -> None:
+        self._listener = listener
+        self._models = {name: lane.model for name, lane in lanes.items()}
+        self._batchers = {
+            name: MicroBatcher(lane.policy, monotonic, listener.is_cancelled) for name, lane in lanes.items()
+        }
+        lookahead = 2 * max(lane.policy.planning_window for lane in lanes.values())
+        self._preparer = Preparer(self, lookahead)
+        self._watchdog = Watchdog(batch_timeout_s, stuck_grace_s, lambda: listener.broken("a model call is stuck"))
+        self._lock = threading.Lock()
+        self._work = threading.Condition(self._lock)
+        self._active: set[Job] = set()
+        self._closing = False
+        self.stats = Stats()
+        bodies = {"preparer": self._preparer.run} | {f"runner-{n}": self._run for n in range(runners)}
+        self._threads = [
+            threading.Thread(target=self._guard, args=(body,), name=name, daemon=True) for name, body in bodies.items()
+        ]
+
+    def start(self) -> None:
+        """Start the threads."""
+        self._watchdog.start()
+        for thread in self._threads:
+            thread.start()
+
+    def submit(self, job: Job, pipeline: Pipeline, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
+        """Take a message; `listener` hears of its end."""
+        with self._lock:
+            self._active.add(job)
+        self._preparer.submit(Arrival(job, pipeline, args, kwargs))
+
+    def drop(self, job: Job) -> None:
+        """Forget `job`; the batch that it may be in runs to its end, and nobody hears of it."""
+        with self._lock:
+            self._forget(job)
+
+    def stop(self, timeout_s: float) -> list[Job]:
+        """Finish the running batches and stop; return the jobs that did not end.
+
+        Blocks for at most about `timeout_s`; batches that run longer are cancelled.
+        """
+        deadline_s = monotonic() + timeout_s
+        self._preparer.close()
+        with self._work:
+            self._closing = True
+            self._work.notify_all()
+        for thread in self._threads:
+            thread.join(max(0.0, deadline_s - monotonic()))
+        self._watchdog.cancel_all()
+        self._watchdog.stop()
+        with self._lock:
+            return list(self._active)
+
+    # What the preparer tells us.
+
+    def opened(self, job: Job) -> None:
+        """Take note of a job whose items are known."""
+        if not job.items:
+            self._end([job])
+
+    def failed(self, job: Job, error: BaseException) -> None:
+        """End a job whose message is wrong as a whole."""
+        job.error = error
+        self._listener.started([job])
+        self._end([job])
+
+    def prepared(self, items: Sequence[Item]) -> None:
+        """Let prepared items wait for their batch; settle those that failed already."""
+        with self._work:
+            items = [item for item in items if item.job in self._active]
+            for item in items:
+                if item.outcome is None:
+                    self._batchers[item.lane].add((item,))
+            self._work.notify()
+        self._settle([item for item in items if item.outcome is not None])
+
+    # What a runner does.
+
+    def _run(self) -> None:
+        while (work := self._next_batch()) is not None:
+            self._run_batch(*work)
+
+    def _next_batch(self) -> tuple[Model, Batch] | None:
+        """Wait for a batch; None = the engine is closing."""
+        with self._work:
+            while not self._closing:
+                wait_s: float | None = None
+                for name, batcher in self._batchers.items():
+                    decision = batcher.take()
+                    for job in decision.dropped:
+                        self._forget(job)
+                        self._listener.dropped(job)
+                    if decision.batch is not None:
+                        self._batchers[name] = self._batchers.pop(name)  # the other lanes come first next time
+                        self._work.notify()  # there may be a batch for another runner too
+                        return self._models[name], decision.batch
+                    if decision.wait_s is not None:
+                        wait_s = decision.wait_s if wait_s is None else min(wait_s, decision.wait_s)
+                self._work.wait(wait_s)
+            return None
+
+    def _run_batch(self, model: Model, batch: Batch) -> None:
+        jobs = list({item.job: None for item in batch.items})
+        with self._lock:
+            first = [job for job in jobs if job.batches == 0]
+            for job in jobs:
+                job.batches += 1
+        self._listener.started(first)
+        started_s = monotonic()
+        outcomes = isolate(batch.rows, lambda rows: self._call(model, rows))
+        self._account(batch, jobs, monotonic() - started_s)
+        for row, outcome in zip(batch.rows, outcomes, strict=True):
+            for item in row:
+                item.outcome = outcome
+        self._settle(batch.items)
+
+    def _call(self, model: Model, rows: Sequence[tuple[Item, ...]]) -> Sequence[object]:
+        with self._watchdog.watch() as cancellation:
+            return model.run([row[0].features for row in rows], cancellation)
+
+    def _account(self, batch: Batch, jobs: Sequence[Job], elapsed_s: float) -> None:
+        with self._lock:
+            for job in jobs:
+                job.inference_s += elapsed_s
+                job.batch_size_max = max(job.batch_size_max, len(batch.rows))
+            for row in batch.rows:
+                row[0].job.real_tokens += row[0].length
+                row[0].job.padded_tokens += batch.length
+            self.stats.batches += 1
+            self.stats.rows += len(batch.rows)
+            self.stats.items += len(batch.items)
+            self.stats.real_tokens += batch.real_tokens
+            self.stats.padded_tokens += batch.padded_tokens
+            self.stats.busy_s += elapsed_s
+
+    def _settle(self, items: Sequence[Item]) -> None:
+        """Count the outcomes of `items`; end the jobs that have no item left."""
+        settled = Counter(item.job for item in items)
+        with self._lock:
+            for job, count in settled.items():
+                job.pending -= count
+            ended = [job for job in settled if job.pending == 0]
+        for job, count in settled.items():
+            self._preparer.settled(job, count)
+        self._end(ended)
+
+    def _end(self, jobs: Sequence[Job]) -> None:
+        with self._lock:
+            ended = [job for job in jobs if job in self._active]
+            self._active.difference_update(ended)
+        for job in ended:
+            self._listener.finished(job)
+
+    def _forget(self, job: Job) -> None:
+        self._active.discard(job)
+        self._preparer.forget(job)
+        for batcher in self._batchers.values():
+            batcher.discard(job)
+
+    def _guard(self, body: Callable[[], None]) -> None:
+        """Run a thread's body; a thread that dies takes the worker with it instead of leaving callers waiting."""
+        try:
+            body()
+        except BaseException as exc:
+            log.critical("engine.thread_died", thread=threading.current_thread().name, error=type(exc).__name__)
+            self._listener.broken(f"thread {threading.current_thread().name} died")
+            raise
