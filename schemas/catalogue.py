@@ -117,9 +117,3 @@ MESSAGE_CODES: Final[Mapping[ErrorCode, Explanation]] = MappingProxyType(
         ),
     }
 )
-
-
-def table(codes: Mapping[ErrorCode, Explanation]) -> str:
-    """A Markdown table of error codes, one row each, ending with a newline."""
-    rows = [f"| `{code}` | {what.meaning} | {what.remedy} |" for code, what in codes.items()]
-    return "\n".join(["| code | what it means | what to do |", "|---|---|---|", *rows, ""])

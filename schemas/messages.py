@@ -16,6 +16,7 @@ from pydantic import (
     ConfigDict,
     FailFast,
     Field,
+    JsonValue,
     ValidationError,
     WithJsonSchema,
     model_validator,
@@ -32,16 +33,20 @@ TOP_K_MAX: Final = 100
 Truncation = Literal["head_tail", "head"]
 
 _STRICT: Final = ConfigDict(extra="forbid", strict=True, frozen=True, hide_input_in_errors=True)
+
+# What a right message holds, for the JSON Schema; the worker answers a wrong text item by item.
 _TEXT: Final = WithJsonSchema({"type": "string"})
+_ONE_KIND_OF_TEXT: Final[list[JsonValue]] = [
+    {"required": ["text"], "properties": {"subject": False, "body": False}},
+    {"anyOf": [{"required": ["subject"]}, {"required": ["body"]}], "properties": {"text": False}},
+]
 
 
 class Ticket(BaseModel):
-    """One ticket: an id and either `text`, or `subject`, `body` or both.
+    """One ticket: an id and either `text`, or `subject`, `body` or both."""
 
-    Left out and null are different things here: `model_fields_set` tells which fields were given.
-    """
-
-    model_config = _STRICT
+    # None stands for "left out" and for a null that was sent; `model_fields_set` tells them apart.
+    model_config = ConfigDict(**_STRICT, json_schema_extra={"oneOf": _ONE_KIND_OF_TEXT})
 
     id: str = Field(
         min_length=1,

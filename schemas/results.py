@@ -100,11 +100,15 @@ class Timings(BaseModel):
     queue_wait_is_lower_bound: bool = Field(
         description="True without the header `enqueued_at`: the message may have waited longer."
     )
-    inference_s: Seconds = Field(description="Time in the batches that the tickets were part of.")
-    batches: Count = Field(description="How many batches the tickets were spread over.")
-    batch_size_max: Count = Field(description="The rows of the largest of them, other messages' included.")
-    real_tokens: Count = Field(description="The tokens of those batches without padding.")
-    padded_tokens: Count = Field(description="The tokens of those batches with padding.")
+    inference_s: Seconds = Field(description="Duration of the batches that the tickets were in, added up.")
+    batches: Count = Field(description="How many batches the tickets were in.")
+    batch_size_max: Count = Field(
+        description="The rows of the largest of these batches, other messages' included."
+    )
+    real_tokens: Count = Field(
+        description="Tokens of this message's rows; identical texts in a batch share one row."
+    )
+    padded_tokens: Count = Field(description="The same rows with their padding.")
 
 
 class ClassifyResult(BaseModel):

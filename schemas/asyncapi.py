@@ -1,0 +1,140 @@
+"""The AsyncAPI 3 document: which message goes where, and where its result is found.
+
+It refers to the JSON Schema files beside it. It describes the message as an application sees it; how
+kombu wraps it in Redis is told in `docs/contract.md`.
+"""
+
+from typing import Final
+
+from pydantic import JsonValue
+
+from schemas.names import ENQUEUED_AT_HEADER, PRIORITY_MAX, PRIORITY_MIN, QUEUE_CLASSIFY, TASK_CLASSIFY
+
+REQUEST_FILE: Final = "classify-tickets.request.schema.json"
+RESULT_FILE: Final = "classify-tickets.result.schema.json"
+
+Document = dict[str, JsonValue]
+
+
+def document() -> Document:
+    """The AsyncAPI 3 document of the worker: it receives requests and replies through the result key."""
+    return {
+        "asyncapi": "3.0.0",
+        "info": {
+            "title": "batchmill",
+            "version": "1",
+            "description": "Classifies tickets that are sent as Celery tasks over Redis or Valkey.",
+        },
+        "defaultContentType": "application/json",
+        "channels": {"classify": _request_channel(), "result": _result_channel()},
+        "operations": {"classifyTickets": _operation()},
+        "components": {
+            "messages": {
+                "request": _request_message(),
+                "success": _result_message("SUCCESS", {"$ref": f"./{RESULT_FILE}"}),
+                "failure": _result_message("FAILURE", _EXCEPTION),
+            }
+        },
+    }
+
+
+def _request_channel() -> Document:
+    return {
+        "address": QUEUE_CLASSIFY,
+        "description": "A Celery queue: Redis lists of this name, one for each priority step.",
+        "messages": {"request": {"$ref": "#/components/messages/request"}},
+    }
+
+
+def _result_channel() -> Document:
+    return {
+        "address": "celery-task-meta-{task_id}",
+        "description": "A Redis key that holds the result until it expires.",
+        "parameters": {
+            "task_id": {"description": "The id of the request.", "location": "$message.header#/id"},
+        },
+        "messages": {
+            "success": {"$ref": "#/components/messages/success"},
+            "failure": {"$ref": "#/components/messages/failure"},
+        },
+    }
+
+
+def _operation() -> Document:
+    return {
+        "action": "receive",
+        "channel": {"$ref": "#/channels/classify"},
+        "messages": [{"$ref": "#/channels/classify/messages/request"}],
+        "reply": {
+            "channel": {"$ref": "#/channels/result"},
+            "messages": [
+                {"$ref": "#/channels/result/messages/success"},
+                {"$ref": "#/channels/result/messages/failure"},
+            ],
+        },
+    }
+
+
+def _request_message() -> Document:
+    return {
+        "name": TASK_CLASSIFY,
+        "summary": "A Celery message of protocol 2: the request is the keyword arguments.",
+        "contentType": "application/json",
+        "headers": {
+            "type": "object",
+            "required": ["task", "id"],
+            "properties": {
+                "task": {"const": TASK_CLASSIFY},
+                "id": {
+                    "type": "string",
+                    "description": "The task's id, and the message's idempotency key.",
+                },
+                ENQUEUED_AT_HEADER: {
+                    "type": "number",
+                    "description": "When the producer enqueued the message, in Unix seconds.",
+                },
+            },
+        },
+        "payload": {
+            "type": "array",
+            "description": "Positional arguments (none), keyword arguments, and what Celery embeds. "
+            f"The message's property `priority` goes from {PRIORITY_MIN} (first) to {PRIORITY_MAX} (last).",
+            "items": [{"type": "array", "maxItems": 0}, {"$ref": f"./{REQUEST_FILE}"}, {"type": "object"}],
+            "minItems": 3,
+            "maxItems": 3,
+        },
+    }
+
+
+def _result_message(status: str, result: Document) -> Document:
+    return {
+        "name": status,
+        "contentType": "application/json",
+        "payload": {
+            "type": "object",
+            "required": ["status", "result", "task_id"],
+            "properties": {
+                "status": {"const": status},
+                "result": result,
+                "task_id": {"type": "string"},
+                "date_done": {"type": "string", "format": "date-time"},
+            },
+        },
+    }
+
+
+_EXCEPTION: Final[Document] = {
+    "type": "object",
+    "required": ["exc_type", "exc_message"],
+    "properties": {
+        "exc_type": {
+            "type": "string",
+            "description": "`MessageError` for a message that is wrong as a whole.",
+        },
+        "exc_message": {
+            "type": "array",
+            "items": {"type": "string"},
+            "description": "Of a `MessageError` one text: `code: message`.",
+        },
+    },
+}
