@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from worker.batching import Batch, BatchPolicy
-    from worker.jobs import Item, Job, Model, Pipeline
+    from worker.jobs import Item, Job, Model
 
 log = structlog.get_logger(__name__)
 
@@ -80,6 +80,15 @@ class Stats:
     padded_tokens: int = 0
     busy_s: float = 0.0
 
+    def add(self, batch: Batch, elapsed_s: float) -> None:
+        """Count one batch."""
+        self.batches += 1
+        self.rows += len(batch.rows)
+        self.items += len(batch.items)
+        self.real_tokens += batch.real_tokens
+        self.padded_tokens += batch.padded_tokens
+        self.busy_s += elapsed_s
+
 
 class Engine:
     """Runs jobs. `submit` never blocks; everything else happens in its threads.
@@ -125,16 +134,25 @@ class Engine:
         for thread in self._threads:
             thread.start()
 
-    def submit(self, job: Job, pipeline: Pipeline, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
+    def submit(self, job: Job, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
         """Take a message; `listener` hears of its end."""
         with self._lock:
             self._active.add(job)
-        self._preparer.submit(Arrival(job, pipeline, args, kwargs))
+        self._preparer.submit(Arrival(job, args, kwargs))
 
-    def drop(self, job: Job) -> None:
-        """Forget `job`; the batch that it may be in runs to its end, and nobody hears of it."""
+    def refuse(self, job: Job, error: BaseException) -> None:
+        """Take a message that is known to be wrong as a whole; `listener` hears of its end."""
         with self._lock:
-            self._forget(job)
+            self._active.add(job)
+        self.failed(job, error)
+
+    def drop_waiting(self) -> list[Job]:
+        """Forget, and return, every job none of whose items has been in a batch."""
+        with self._lock:
+            waiting = [job for job in self._active if not job.served]
+            for job in waiting:
+                self._forget(job)
+        return waiting
 
     def stop(self, timeout_s: float) -> list[Job]:
         """Finish the running batches and stop; return the jobs that did not end.
@@ -207,8 +225,10 @@ class Engine:
             first = [job for job in jobs if job.batches == 0]
             for job in jobs:
                 job.batches += 1
-        self._listener.started(first)
         started_s = monotonic()
+        for job in first:
+            job.queue_wait_s = max(0.0, started_s - job.enqueued_s)
+        self._listener.started(first)
         outcomes = isolate(batch.rows, lambda rows: self._call(model, rows))
         self._account(batch, jobs, monotonic() - started_s)
         for row, outcome in zip(batch.rows, outcomes, strict=True):
@@ -228,12 +248,7 @@ class Engine:
             for row in batch.rows:
                 row[0].job.real_tokens += row[0].length
                 row[0].job.padded_tokens += batch.length
-            self.stats.batches += 1
-            self.stats.rows += len(batch.rows)
-            self.stats.items += len(batch.items)
-            self.stats.real_tokens += batch.real_tokens
-            self.stats.padded_tokens += batch.padded_tokens
-            self.stats.busy_s += elapsed_s
+            self.stats.add(batch, elapsed_s)
 
     def _settle(self, items: Sequence[Item]) -> None:
         """Count the outcomes of `items`; end the jobs that have no item left."""

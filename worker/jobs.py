@@ -52,7 +52,10 @@ class Job:
     Times are monotonic seconds of the engine's clock, but for `queue_wait_s`, a duration.
 
     Attributes:
+        pipeline: what understands it.
+        enqueued_s: since when it waits: when it was enqueued where the producer said so, else when it came.
         band: its priority.
+        context: whatever its owner attaches; the engine never looks.
         deadline_s: when its producer stops waiting; None = never.
         queue_wait_is_lower_bound: the producer did not say when it enqueued.
         request: what `Pipeline.open` parsed.
@@ -64,8 +67,10 @@ class Job:
     """
 
     id: str
-    received_s: float
+    pipeline: Pipeline
+    enqueued_s: float
     band: Band = Band.INTERACTIVE
+    context: object = None
     deadline_s: float | None = None
     queue_wait_s: float = 0.0
     queue_wait_is_lower_bound: bool = True

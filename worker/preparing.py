@@ -44,10 +44,9 @@ class Sink(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A message as it came, with the pipeline that understands it."""
+    """A message as it came."""
 
     job: Job
-    pipeline: Pipeline
     args: Sequence[object]
     kwargs: Mapping[str, object]
 
@@ -57,7 +56,6 @@ class _Opened:
     """A job some of whose items are not prepared yet."""
 
     job: Job
-    pipeline: Pipeline
     items: Iterator[Item]
     ahead: int = 0
 
@@ -129,14 +127,14 @@ class Preparer:
     def _open(self, arrival: Arrival) -> None:
         job = arrival.job
         try:
-            arrival.pipeline.open(job, arrival.args, arrival.kwargs)
+            job.pipeline.open(job, arrival.args, arrival.kwargs)
         except BaseException as exc:  # noqa: BLE001 - becomes the job's outcome, whatever it is
             self._sink.failed(job, exc)
             return
         job.pending = len(job.items)
         self._sink.opened(job)
         with self._changed:
-            self._opened[job] = _Opened(job, arrival.pipeline, iter(job.items))
+            self._opened[job] = _Opened(job, iter(job.items))
 
     def _portion(self) -> dict[Pipeline, list[Item]]:
         """Take up to a portion of items, in turns between the jobs."""
@@ -146,7 +144,7 @@ class Preparer:
             for opened in [o for o in self._opened.values() if self._may_go_on(o)]:
                 items = list(islice(opened.items, min(room, PORTION_PER_JOB)))
                 if items:
-                    portion.setdefault(opened.pipeline, []).extend(items)
+                    portion.setdefault(opened.job.pipeline, []).extend(items)
                 opened.ahead += len(items)
                 room -= len(items)
                 del self._opened[opened.job]

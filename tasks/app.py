@@ -1,0 +1,91 @@
+"""The composition root: one Celery application from one `Settings`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kombu import Exchange, Queue
+
+from schemas.names import QUEUE_CLASSIFY, TASK_CLASSIFY
+from tasks.classify.model import TicketClassifier
+from tasks.classify.pipeline import ClassifyPipeline
+from worker.errors import ModelError
+from worker.lifecycle import BatchApp, Workload
+from worker.models.repository import ModelDir, resolve
+from worker.models.session import Session
+from worker.task import BatchTask
+
+if TYPE_CHECKING:
+    from worker.settings import Settings
+
+INTRA_OP_THREADS = 1  # parallelism comes from the runners: it costs 5 to 12 % less CPU than threads inside one call
+
+
+class ClassifyTickets(BatchTask):
+    """Labels the tickets of a message."""
+
+    name = TASK_CLASSIFY
+
+
+def create_app(settings: Settings) -> BatchApp:
+    """Return the application: broker, results, queues and tasks; it connects and loads nothing yet."""
+    app = BatchApp("batchmill", settings=settings, load=load_workload, backend=_backend_url(settings.broker_url))
+    app.conf.update(
+        broker_url=settings.broker_url,
+        broker_transport="worker.transport:Transport",
+        broker_connection_retry_on_startup=True,
+        broker_connection_max_retries=None,
+        accept_content=["json"],
+        task_serializer="json",
+        result_serializer="json",
+        result_expires=settings.result_ttl_s,
+        task_default_queue=QUEUE_CLASSIFY,
+        task_queues=[Queue(name, Exchange(name), routing_key=name) for name in settings.queues],
+        task_routes={TASK_CLASSIFY: {"queue": QUEUE_CLASSIFY}},
+        task_acks_late=True,
+        task_reject_on_worker_lost=True,
+        worker_pool="worker.pool:BatchPool",
+        worker_consumer="worker.consumer:Consumer",
+        worker_concurrency=settings.max_jobs_in_flight,
+        worker_prefetch_multiplier=1,
+        worker_enable_prefetch_count_reduction=False,
+        worker_hijack_root_logger=False,
+        worker_redirect_stdouts=False,
+        worker_cancel_long_running_tasks_on_connection_loss=False,
+    )
+    app.register_task(ClassifyTickets())
+    return app
+
+
+def load_workload(settings: Settings) -> Workload:
+    """Load the model that the settings name.
+
+    Raises:
+        ConfigError: the model or an execution provider is missing.
+    """
+    model_dir = find_model(settings)
+    classifier = TicketClassifier(model_dir, Session(model_dir.onnx_path, settings.providers, INTRA_OP_THREADS))
+    models = {classifier.name: classifier}
+    return Workload(models, {TASK_CLASSIFY: ClassifyPipeline(models, classifier.name)})
+
+
+def find_model(settings: Settings) -> ModelDir:
+    """Return the directory of the model that the settings name; `default` is the one that `model build` makes.
+
+    Raises:
+        ModelError: there is none.
+    """
+    if settings.model != "default":
+        return resolve(settings.model, settings.models_dir)
+    from tasks.classify.build import default_model_dir  # noqa: PLC0415 - only the default model needs the builder
+
+    built = default_model_dir(settings.cache_dir)
+    if built is None:
+        raise ModelError(f"the default model is not built below {settings.cache_dir}: run `batchmill model build`")
+    return resolve(str(built), settings.models_dir)
+
+
+def _backend_url(broker_url: str) -> str:
+    """Return the result backend's URL: the broker's own database, by way of our backend class."""
+    kind = "CapturingSentinelBackend" if broker_url.startswith("sentinel:") else "CapturingBackend"
+    return f"worker.delivery:{kind}+{broker_url}"

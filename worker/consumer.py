@@ -1,0 +1,122 @@
+"""The Celery consumer that answers a message it cannot read, where stock Celery drops it and quotes it in the log.
+
+A refused message gets a failed result with a typed error, if it names its task id, and leaves the queue. After a
+reconnect, what the lost connection held and the pool had not started goes back to the front of the queue at once.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+import structlog
+from celery.worker import consumer
+
+from schemas.errors import ErrorCode, MessageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from worker.lifecycle import BatchApp
+    from worker.pool import BatchPool
+
+log = structlog.get_logger(__name__)
+kombu_log = logging.getLogger(__name__)  # what kombu's methods expect
+
+BODY_PARTS = 3  # args, kwargs, embed
+
+
+class Consumer(consumer.Consumer):  # type: ignore[misc] # celery has no types
+    """Guards the door: what passes is a task that we have, with a body that decodes, of a size that we take."""
+
+    app: BatchApp
+    pool: BatchPool
+
+    def __init__(self, *args: Any, **options: Any) -> None:  # noqa: ANN401 - Celery's own signature
+        self._left_behind: set[str] = set()
+        super().__init__(*args, **options)
+
+    def create_task_handler(self, *args: Any, **options: Any) -> Callable[[Any], None]:  # noqa: ANN401 - Celery's own
+        """Return what is called with every message."""
+        handle = super().create_task_handler(*args, **options)
+
+        def on_message(message: Any) -> None:  # noqa: ANN401 - kombu's message
+            try:
+                self._check(message)
+            except MessageError as exc:
+                self._refuse(message, exc)
+            else:
+                handle(message)
+
+        return on_message
+
+    def on_unknown_message(self, body: object, message: Any) -> None:  # noqa: ANN401, ARG002 - Celery's own signature
+        """Refuse a message without headers that is no protocol 1 message either."""
+        self._refuse(message, MessageError(ErrorCode.INVALID_MESSAGE, "neither Celery protocol 1 nor 2"))
+
+    def on_decode_error(self, message: Any, exc: Exception) -> None:  # noqa: ANN401 - Celery's own signature
+        """Refuse a message that kombu could not decompress or decode."""
+        self._refuse(message, MessageError(ErrorCode.NOT_JSON, f"the body does not decode: {type(exc).__name__}"))
+
+    def on_invalid_task(self, body: object, message: Any, exc: Exception) -> None:  # noqa: ANN401, ARG002 - Celery's own
+        """Refuse a message whose headers Celery rejects, such as a malformed ETA."""
+        self._refuse(message, MessageError(ErrorCode.INVALID_MESSAGE, f"Celery refuses its headers: {type(exc).__name__}"))
+
+    def on_close(self) -> None:
+        """Remember what the lost connection held."""
+        if self.task_consumer is not None:
+            qos = self.task_consumer.channel.qos
+            self._left_behind.update(tag for tag in qos._delivered if tag not in qos._dirty)  # noqa: SLF001 - kombu's own
+        super().on_close()
+
+    def on_ready(self) -> None:
+        """Hand back what was left behind, but for the jobs that still run here."""
+        super().on_ready()
+        channel = self.task_consumer.channel
+        for tag in self._left_behind - self.pool.held_tags():
+            channel.qos.restore_by_tag(tag, leftmost=True)
+        self._left_behind.clear()
+
+    def _check(self, message: Any) -> None:  # noqa: ANN401 - kombu's message
+        """Raise `MessageError` unless the message can be handed to Celery."""
+        limit = self.app.settings.max_message_bytes
+        if len(message.body) > limit:
+            raise MessageError(
+                ErrorCode.MESSAGE_TOO_LARGE, f"{len(message.body)} bytes; the limit is {limit}: send fewer tickets a message"
+            )
+        if message.content_type != "application/json":
+            raise MessageError(ErrorCode.WRONG_CONTENT_TYPE, "content-type must be application/json")
+        try:
+            payload = message.decode()
+        except Exception as exc:
+            raise MessageError(ErrorCode.NOT_JSON, f"the body does not decode: {type(exc).__name__}") from exc
+        headers, (args, kwargs, embed) = _unpack(message.headers, payload)
+        if headers["task"] not in self.strategies:
+            raise MessageError(ErrorCode.UNKNOWN_TASK, f"this worker has no task {headers['task'][:200]!r}")
+        if not (isinstance(args, list) and isinstance(kwargs, dict) and isinstance(embed, dict | None)):
+            raise MessageError(ErrorCode.INVALID_MESSAGE, "the body must be [list of args, object of kwargs, object]")
+
+    def _refuse(self, message: Any, error: MessageError) -> None:  # noqa: ANN401 - kombu's message
+        """Record the failure under the task id, if there is one, then take the message off the queue."""
+        task_id = _header(message, "id")
+        log.warning("message.refused", task_id=task_id, task=_header(message, "task"), code=error.code.value)
+        if task_id is not None:
+            self.app.backend.mark_as_failure(task_id, error)
+        message.reject_log_error(kombu_log, self.connection_errors)
+
+
+def _unpack(headers: Any, payload: Any) -> tuple[dict[str, str], tuple[Any, Any, Any]]:  # noqa: ANN401 - untrusted
+    """Return headers and body parts of a protocol 2 or protocol 1 message."""
+    if "task" not in headers and isinstance(payload, dict):
+        headers, payload = payload, (payload.get("args", []), payload.get("kwargs", {}), None)
+    for name in ("task", "id"):
+        if not isinstance(headers.get(name), str) or not headers[name]:
+            raise MessageError(ErrorCode.INVALID_MESSAGE, f"the header {name!r} must be a non-empty string")
+    if not isinstance(payload, (list, tuple)) or len(payload) != BODY_PARTS:
+        raise MessageError(ErrorCode.INVALID_MESSAGE, "the body must be [list of args, object of kwargs, object]")
+    return headers, tuple(payload)
+
+
+def _header(message: Any, name: str) -> str | None:  # noqa: ANN401 - kombu's message
+    value = message.headers.get(name)
+    return value if isinstance(value, str) and value else None

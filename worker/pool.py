@@ -1,0 +1,215 @@
+"""The Celery execution pool whose slot is a job: batched tasks go through the engine, all others to a few threads.
+
+Everything else stays Celery's: strategy, request, revoke, ETA, expires, events, `inspect`. Celery's callbacks run on
+its event loop, never on our threads; the loop itself never waits for us.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+from datetime import UTC, datetime
+from threading import Timer
+from time import monotonic, time
+from typing import TYPE_CHECKING, Any
+
+import structlog
+from celery.concurrency.base import BasePool, apply_target
+from celery.worker import state
+
+from schemas.errors import ErrorCode, MessageError
+from schemas.names import ENQUEUED_AT_HEADER, band_of
+from worker.delivery import Finisher
+from worker.jobs import Job
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from worker.delivery import Traced
+    from worker.engine import Engine
+    from worker.lifecycle import BatchApp
+
+log = structlog.get_logger(__name__)
+
+EXIT_BROKEN = 70  # EX_SOFTWARE
+HARD_EXIT_GRACE_S = 10.0
+STOCK_THREADS = 4
+
+
+class BatchPool(BasePool):  # type: ignore[misc] # celery has no types
+    """Runs batched tasks on the engine that `app.build_engine` makes."""
+
+    app: BatchApp
+    signal_safe = False
+    body_can_be_buffer = True
+    task_join_will_block = False
+
+    _engine: Engine
+    _finisher: Finisher
+    _stock: ThreadPoolExecutor
+
+    def __init__(self, *args: Any, **options: Any) -> None:  # noqa: ANN401 - Celery's own signature
+        super().__init__(*args, **options)
+        self._callbacks: deque[tuple[Callable[..., object], tuple[object, ...]]] = deque()
+        self._hub: Any = None
+        self._held: dict[str, None] = {}  # delivery tags; single operations on a dict are atomic
+
+    # Celery's side; called on its event loop.
+
+    def on_start(self) -> None:
+        """Load and warm the models, then start the threads; the first message is taken after this."""
+        self._pipelines, self._engine = self.app.build_engine(self)
+        self._finisher = Finisher(self.app, self._committed)
+        self._stock = ThreadPoolExecutor(STOCK_THREADS, thread_name_prefix="stock")
+        self._finisher.start()
+        self._engine.start()
+
+    def register_with_event_loop(self, hub: Any) -> None:  # noqa: ANN401 - kombu's hub
+        """Learn which loop the callbacks belong to."""
+        self._hub = hub
+
+    def on_apply(  # noqa: PLR0913 - Celery's own signature
+        self,
+        target: Callable[..., Any],
+        args: Sequence[Any],
+        kwargs: dict[str, Any],
+        callback: Callable[..., object],
+        accept_callback: Callable[..., object],
+        **_options: Any,  # noqa: ANN401 - Celery's own signature
+    ) -> None:
+        """Take a request; `accept_callback` is bound to it."""
+        request = accept_callback.__self__  # type: ignore[attr-defined] # a bound method of the request
+        pipeline = self._pipelines.get(request.task.name)
+        if pipeline is None:
+            self._stock.submit(
+                apply_target,
+                target,
+                args,
+                kwargs,
+                callback=lambda answer: self._post(callback, answer),
+                accept_callback=lambda pid, started_s: self._post(accept_callback, pid, started_s),
+            )
+            return
+        self._held[request.message.delivery_tag] = None
+        job = Job(request.id, pipeline, _enqueued_s(request), deadline_s=_deadline_s(request), context=request)
+        try:
+            job.band = band_of(request.delivery_info["priority"])
+        except ValueError as exc:
+            self._engine.refuse(job, MessageError(ErrorCode.PRIORITY_OUT_OF_RANGE, str(exc)))
+        else:
+            self._engine.submit(job, request.args, request.kwargs)
+
+    def flush(self) -> None:
+        """The broker connection is lost: forget what has not started; the consumer hands it back on reconnect."""
+        dropped = self._engine.drop_waiting()
+        for job in dropped:
+            self._release(job.context)
+        if dropped:
+            log.warning("pool.flushed", jobs=len(dropped))
+
+    def on_stop(self) -> None:
+        """Finish the running batches and commit them; what is left goes back when Celery closes the channel."""
+        self._drain(self.app.settings.drain_timeout_s)
+
+    def on_terminate(self) -> None:
+        """Cold shutdown: like `on_stop`, but the running batches are cancelled."""
+        self._drain(0.0)
+
+    def terminate_job(self, pid: int, signal: int | None = None) -> None:
+        """Do nothing: a job cannot be killed alone; Celery marks it and its late result is not recorded."""
+
+    def held_tags(self) -> set[str]:
+        """Return the delivery tags of the jobs that are here and not recorded yet."""
+        return set(self._held)
+
+    def _get_info(self) -> dict[str, object]:
+        info: dict[str, object] = super()._get_info()
+        return info | {"engine": asdict(self._engine.stats)}
+
+    def _drain(self, timeout_s: float) -> None:
+        deadline_s = monotonic() + timeout_s
+        left = self._engine.stop(timeout_s)
+        self._finisher.stop(max(1.0, deadline_s - monotonic()))
+        self._stock.shutdown(wait=True, cancel_futures=True)
+        self._run_callbacks()
+        log.info("pool.drained", handed_back=len(left))
+
+    # The engine's side; called on its threads.
+
+    def is_cancelled(self, job: Job) -> bool:
+        """Return whether the request has been revoked since it came."""
+        return job.id in state.revoked
+
+    def started(self, jobs: Sequence[Job]) -> None:
+        """Tell Celery that these jobs run now."""
+        now_s = monotonic()
+        for job in jobs:
+            self._post(_accepted, job.context, now_s)
+
+    def finished(self, job: Job) -> None:
+        """Pass a job on to be traced and committed."""
+        self._finisher.put(job)
+
+    def dropped(self, job: Job) -> None:
+        """Let Celery announce that a job was revoked or has expired."""
+        self._release(job.context)
+        self._post(_revoked, job.context)
+
+    def broken(self, reason: str) -> None:
+        """Stop the worker: cold shutdown, and a hard exit should even that hang."""
+        log.critical("engine.broken", reason=reason)
+        state.should_terminate = EXIT_BROKEN
+        timer = Timer(HARD_EXIT_GRACE_S, os._exit, (EXIT_BROKEN,))
+        timer.daemon = True
+        timer.start()
+
+    def _committed(self, traced: Sequence[Traced]) -> None:
+        for one in traced:
+            self._release(one.request)
+            self._post(one.request.on_success, one.answer)
+
+    def _release(self, request: Any) -> None:  # noqa: ANN401 - Celery's request
+        self._held.pop(request.message.delivery_tag, None)
+
+    # From our threads to the event loop, in order.
+
+    def _post(self, callback: Callable[..., object], *args: object) -> None:
+        self._callbacks.append((callback, args))
+        if len(self._callbacks) == 1 and self._hub is not None:
+            self._hub.call_soon(self._run_callbacks)
+
+    def _run_callbacks(self) -> None:
+        while self._callbacks:
+            callback, args = self._callbacks[0]
+            try:
+                callback(*args)
+            finally:
+                self._callbacks.popleft()
+
+
+def _accepted(request: Any, now_s: float) -> None:  # noqa: ANN401 - Celery's request
+    request.on_accepted(os.getpid(), now_s)
+
+
+def _revoked(request: Any) -> None:  # noqa: ANN401 - Celery's request
+    if not request.revoked():  # the clocks disagree by a hair: let the broker decide
+        request.reject(requeue=True)
+
+
+def _enqueued_s(request: Any) -> float:  # noqa: ANN401 - Celery's request
+    """Return since when the message waits, in monotonic seconds; what the producer says, if it says so."""
+    now_s = monotonic()
+    stated = request.message.headers.get(ENQUEUED_AT_HEADER)
+    if isinstance(stated, (int, float)):
+        return now_s - max(0.0, time() - stated)
+    return now_s
+
+
+def _deadline_s(request: Any) -> float | None:  # noqa: ANN401 - Celery's request
+    """Return when the request expires, in monotonic seconds."""
+    if request.expires is None:
+        return None
+    left: float = (request.expires - datetime.now(UTC if request.expires.tzinfo else None)).total_seconds()
+    return monotonic() + left

@@ -1,0 +1,96 @@
+"""The Celery task whose body is a batch: `run` hands over what the engine has already worked out.
+
+Celery's tracer runs it once per job, after inference, so links, chains, chords, retries, events and signals are
+Celery's own. Requests hide their arguments: a stock producer puts their repr into the headers, and Celery shows it in
+events, logs, `inspect` and Flower.
+"""
+
+from __future__ import annotations
+
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from celery import Task
+from celery.worker.request import Request
+from kombu.utils.json import dumps
+
+from schemas.errors import ErrorCode, MessageError
+from worker.errors import NotBatched
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    from worker.jobs import Job
+
+HIDDEN = "<hidden>"
+SURELY_SMALL_ITEMS = 100
+
+
+class PrivateRequest(Request):  # type: ignore[misc] # celery has no types
+    """A request that never shows its arguments."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:  # noqa: ANN401 - Celery's own signature
+        super().__init__(*args, **options)
+        self._argsrepr = self._kwargsrepr = HIDDEN
+        self._request_dict["argsrepr"] = self._request_dict["kwargsrepr"] = HIDDEN
+
+    def info(self, safe: bool = False) -> dict[str, object]:  # noqa: ARG002, FBT001, FBT002 - Celery's own signature
+        """Describe the request for `inspect`, always without its arguments."""
+        shown: dict[str, object] = super().info(safe=True)
+        return shown
+
+
+class PrivateTask(Task):  # type: ignore[misc] # celery has no types
+    """Base of every task of the application, Celery's built-in ones included."""
+
+    abstract = True
+    Request = "worker.task:PrivateRequest"
+    resultrepr_maxsize = 1  # a repr of the result would show recognised text in events
+
+
+class BatchTask(PrivateTask):
+    """A task that the batch pool runs through the engine; its pipeline is registered under its name."""
+
+    abstract = True
+    acks_late = True
+    throws = (MessageError,)
+
+    def run(self, *args: object, **kwargs: object) -> object:  # noqa: ARG002 - the pipeline has read them
+        """Return the job's result, or raise why its message failed.
+
+        Raises:
+            MessageError: the message, or its result, is wrong as a whole.
+            NotBatched: called outside the batch pool (eager mode, another pool).
+        """
+        job: Job | None = getattr(_current, "job", None)
+        if job is None:
+            raise NotBatched(f"{self.name} runs only in worker.pool:BatchPool; start it with `batchmill worker`")
+        if job.error is not None:
+            raise job.error
+        try:
+            result = job.pipeline.complete(job)
+        except MemoryError as exc:  # Celery would end the worker over it
+            raise MessageError(ErrorCode.OUT_OF_MEMORY, "not enough memory to build the result") from exc
+        self._check_size(job, result)
+        return result
+
+    def _check_size(self, job: Job, result: object) -> None:
+        """Refuse a result that is too large to be recorded; only messages of many items can have one."""
+        limit = self.app.settings.max_result_bytes
+        if len(job.items) > SURELY_SMALL_ITEMS and len(dumps(result)) > limit:
+            raise MessageError(ErrorCode.RESULT_TOO_LARGE, f"the limit is {limit} bytes: send fewer tickets a message")
+
+
+_current = threading.local()
+
+
+@contextmanager
+def answering(job: Job) -> Iterator[None]:
+    """Let the body of the task that is traced inside the block answer for `job`."""
+    _current.job = job
+    try:
+        yield
+    finally:
+        _current.job = None
