@@ -1,0 +1,49 @@
+# Everything that a person or CI runs. `make help` lists it.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+LOCKS  := docker/requirements
+
+.DEFAULT_GOAL := help
+
+help:  ## List what can be made
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(VENV)/.done  ## Create .venv from the locked, hashed requirements
+
+$(VENV)/.done: $(LOCKS)/dev.txt pyproject.toml
+	@echo "Setting up $(VENV) (a few minutes the first time)"
+	$(PYTHON) -m venv --clear $(VENV)
+	$(BIN)/python -m pip install --quiet --require-hashes -r $(LOCKS)/dev.txt
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+demo: setup  ## Label 240 tickets on an embedded Valkey, with a real worker
+	$(BIN)/batchmill demo
+
+test: setup  ## Run every test
+	$(BIN)/python -m pytest
+
+check: setup  ## Lint, types, import rules, formatting
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: setup  ## Let ruff fix and format
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: setup  ## Measure beside the peers; BENCH=queue for one suite
+	$(BIN)/python -m tests.benchmarks $(BENCH)
+
+lock: setup  ## Renew the locked requirements
+	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --quiet --upgrade \
+	  pyproject.toml -o $(LOCKS)/worker.txt
+	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --quiet \
+	  pyproject.toml --extra build --extra demo --group dev -c $(LOCKS)/worker.txt -o $(LOCKS)/dev.txt
+
+clean:  ## Remove what was built here; downloads stay in the cache
+	rm -rf $(VENV) .bench build *.egg-info .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+
+.PHONY: help setup demo test check format bench lock clean
