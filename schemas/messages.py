@@ -99,7 +99,7 @@ class ClassifyTickets(BaseModel):
         default=1,
         ge=1,
         le=TOP_K_MAX,
-        description="Single-label models: how many of the best labels come back with their scores.",
+        description="Single-label models only: how many of the best labels come back with their scores.",
     )
     truncation: Truncation = Field(
         default="head_tail",
@@ -110,7 +110,7 @@ class ClassifyTickets(BaseModel):
         ge=0,
         le=1,
         allow_inf_nan=False,
-        description="Multi-label models: the score from which a label counts; null means 0.5.",
+        description="Multi-label models only: the score from which a label counts; null means 0.5.",
     )
     schema_version: int = Field(default=1, ge=1, le=1, description="The version of this contract.")
 
