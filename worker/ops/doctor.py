@@ -112,6 +112,5 @@ def _probe(model: Model) -> Finding:
         return fail("inference", f"{where}: {type(error).__name__}: {exception_text(error)}", _REBUILD)
     if isinstance(output, BatchmillError):
         return fail("inference", f"{where}: {output}", _REBUILD)
-    return ok(
-        "inference", f"{where}: one of {_PROBE_TOKENS} tokens in {time.perf_counter() - started_s:.3f} s"
-    )
+    ran_ms = (time.perf_counter() - started_s) * 1000
+    return ok("inference", f"{where}: one of {_PROBE_TOKENS} tokens in {ran_ms:.1f} ms")

@@ -1,0 +1,84 @@
+"""The `batchmill` command: a table of commands whose modules are imported only when one runs.
+
+`batchmill --help` thus needs neither celery nor onnxruntime and answers at once. What a command does is in
+`tasks.commands`, one file per command.
+"""
+
+import importlib
+from importlib.metadata import version
+from typing import Final
+
+import click
+
+# name: what `batchmill --help` says; `tasks/commands/NAME.py` holds the command of that name.
+COMMANDS: Final = {
+    "worker": "Start a worker.",
+    "enqueue": "Put tickets on the queue.",
+    "result": "Show the results of tasks.",
+    "classify": "Classify a file without a broker.",
+    "model": "Build or inspect models.",
+    "doctor": "Check broker, model and machine.",
+    "options": "Print the table of all options.",
+    "schema": "Write the JSON Schemas of messages and results.",
+    "demo": "See it work: a broker, a worker, 240 tickets.",
+}
+
+EXIT_CODES: Final = """\b
+Exit codes:
+  0  all is well
+  1  an item or a job failed, or is not finished
+  2  wrong usage
+  3  the environment is not fit: broker down, model missing, option out of range
+"""
+
+
+class LazyGroup(click.Group):
+    """A group that imports a command's module when the command is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names in the order of the table."""
+        del ctx
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import and return a command, or None for an unknown name."""
+        del ctx
+        if cmd_name not in COMMANDS:
+            return None
+        command = getattr(importlib.import_module(f"tasks.commands.{cmd_name}"), cmd_name)
+        if not isinstance(command, click.Command):
+            message = f"tasks.commands.{cmd_name} holds no command of that name"
+            raise TypeError(message)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of commands from the table, importing none."""
+        del ctx
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:  # noqa: FBT001 - click's
+    if wanted:
+        click.echo(f"batchmill {version('batchmill')}")
+        ctx.exit()
+
+
+@click.group(cls=LazyGroup, epilog=EXIT_CODES, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_version,
+    help="Show the version.",
+)
+def main() -> None:
+    """Classify tickets with ONNX models, batched across the messages of a Celery queue.
+
+    Options come from BATCHMILL_* variables: `batchmill options` lists them.
+    """
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,37 @@
+"""The producer's side, as any other service would write it: stock Celery, one `send_task` a message."""
+
+import time
+from collections.abc import Mapping
+
+import celery
+
+from schemas.names import ENQUEUED_AT_HEADER, QUEUE_CLASSIFY, TASK_CLASSIFY
+from worker.ops.broker import connect
+from worker.settings import Settings
+
+
+def open_client(settings: Settings) -> celery.Celery:
+    """Return a Celery application that can send and read, having heard from the broker.
+
+    Raises:
+        ConfigError: the broker's address cannot be parsed.
+        redis.RedisError: the broker does not answer.
+    """
+    with connect(settings.broker_url) as probe:
+        probe.ping()
+    url = settings.broker_url
+    return celery.Celery("batchmill-client", broker=url, backend=url, set_as_current=False)
+
+
+def send(app: celery.Celery, message: Mapping[str, object], priority: int | None = None) -> str:
+    """Enqueue the keyword arguments of one `classify.tickets`; return its task id."""
+    sent = app.send_task(
+        TASK_CLASSIFY,
+        kwargs=dict(message),
+        queue=QUEUE_CLASSIFY,
+        headers={ENQUEUED_AT_HEADER: time.time()},
+        argsrepr="()",
+        kwargsrepr="{}",  # Celery would copy the text into a header
+        priority=priority,
+    )
+    return str(sent.id)

@@ -1,0 +1,83 @@
+"""`batchmill worker`: one Celery worker process with the batch pool."""
+
+import logging
+import signal
+import sys
+import time
+from typing import Final, NoReturn
+
+import click
+import structlog
+from celery import signals
+from celery.utils.nodenames import host_format
+
+from tasks.app import create_app
+from tasks.commands.failures import reported
+from worker import logs
+from worker.ops import broker
+from worker.ops.findings import Status
+from worker.settings import Settings, load
+
+POOL: Final = "worker.pool:BatchPool"
+RETRY_EVERY_S: Final = 2.0
+
+log = structlog.get_logger(__name__)
+
+
+@click.command()
+@click.option("--name", "worker_name", help="Celery node name; `%h` is the host name.")
+@click.option("-Q", "--queues", help="Queues to consume, comma-separated.")
+@click.option("--model", help="`default`, a name below the models directory, or a directory.")
+@click.option("--runners", type=int, help="Threads that run batches; 0 = the CPUs of the cgroup.")
+@click.option("--log-level", type=click.Choice(list(logs.LEVELS)), help="Least severe log line.")
+@click.option("--log-format", type=click.Choice(["auto", "json", "console"]), help="How a log line looks.")
+@click.option("-E", "--task-events", is_flag=True, help="Send task events, for Flower and `celery events`.")
+@reported
+def worker(*, task_events: bool, **flags: object) -> None:
+    """Start a worker: it takes messages from the queue until SIGTERM.
+
+    A flag wins over its BATCHMILL_* variable. On SIGTERM running batches finish and the rest goes back to the
+    queue; the exit code is then 0.
+    """
+    settings = load(**flags)
+    logs.configure(settings.log_level, settings.log_format)
+    wait_for_broker(settings)
+    sys.exit(run(settings, task_events=task_events))
+
+
+def wait_for_broker(settings: Settings) -> None:
+    """Block until the broker answers, then refuse one that would lose jobs.
+
+    Raises:
+        ConfigError: the broker is not fit or refuses the credentials; the text says how to mend it.
+    """
+    signal.signal(signal.SIGTERM, _leave)
+    while not broker.answers(settings.broker_url):
+        log.warning("broker.unreachable", broker=settings.safe_broker_url, retry_in_s=RETRY_EVERY_S)
+        time.sleep(RETRY_EVERY_S)
+    for finding in broker.require(broker.examine(settings)):
+        if finding.status is Status.WARN:
+            log.warning("broker.warning", check=finding.name, seen=finding.text, remedy=finding.remedy)
+
+
+def _leave(*_: object) -> NoReturn:
+    """End at SIGTERM while nothing is in hand; as process 1 of a container Python would ignore it."""
+    sys.exit(0)
+
+
+def run(settings: Settings, *, task_events: bool) -> int:
+    """Run Celery's worker in this process until it stops; return its exit code."""
+    signals.setup_logging.connect(logs.keep_configured)
+    running = create_app(settings).Worker(
+        hostname=host_format(settings.worker_name),
+        queues=list(settings.queues),
+        pool=POOL,
+        concurrency=settings.max_jobs_in_flight,
+        loglevel=logging.getLevelName(logging.getLogger().level),
+        task_events=task_events,
+        without_gossip=True,
+        without_mingle=True,
+        quiet=True,  # its banner is no log line
+    )
+    running.start()
+    return int(running.exitcode or 0)
