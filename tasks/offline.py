@@ -34,7 +34,7 @@ class _Ended:
         while job not in self._ended:
             heard = self._heard.get()
             if isinstance(heard, str):
-                raise RuntimeError(f"{heard}; see the log")
+                raise RuntimeError(f"{heard}; see the log")  # noqa: TRY004 - not a wrong type
             self._ended.add(heard)
         self._ended.remove(job)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING
 from celery import Celery
 
 if TYPE_CHECKING:
+    import signal
     from collections.abc import Callable
 
 ROOT = Path(__file__).parents[1]

@@ -1,12 +1,12 @@
 """Which items run together, and when: pure decisions, no threads, no I/O, a clock that is injected.
 
-Batching itself gains little on a CPU, padding costs a lot: a batch is as long as its longest row. So the planner takes a
-window of waiting items, sorts it by length and cuts it where Σ(call cost + rows × longest row) is smallest, by dynamic
-programming. `MicroBatcher` decides what goes into the window and which of the planned batches runs next:
+Batching itself gains little on a CPU, padding costs a lot: a batch is as long as its longest row. So the planner takes
+a window of waiting items, sorts it by length and cuts it where Σ(call cost + rows × longest row) is smallest, by
+dynamic programming. `MicroBatcher` decides what goes into the window and which of the planned batches runs next:
 
 - bands: interactive before normal before bulk; a band that waited `ageing_s` without a batch counts as one more urgent;
-- fair between jobs: jobs that ran nothing yet and jobs that ran before take turns, so one ticket waits at most one batch
-  behind a message of 10,000, and a stream of single tickets cannot starve that message either;
+- fair between jobs: jobs that ran nothing yet and jobs that ran before take turns, so one ticket waits at most one
+  batch behind a message of 10,000, and a stream of single tickets cannot starve that message either;
 - identical inputs of a window share one row; an item over the token budget runs alone; deadlines are checked as the
   batch forms.
 
@@ -96,8 +96,8 @@ def plan_batches(
 ) -> list[list[int]]:
     """Partition rows into batches at the least padded cost.
 
-    Minimises Σ(call_cost_tokens + rows × longest row) over contiguous groups of the length-sorted rows, which is optimal
-    for this cost: swapping two rows between batches never shortens both. O(n × max_batch_size).
+    Minimises Σ(call_cost_tokens + rows × longest row) over contiguous groups of the length-sorted rows, which is
+    optimal for this cost: swapping two rows between batches never shortens both. O(n × max_batch_size).
 
     Args:
         lengths: tokens of each row.
@@ -309,6 +309,6 @@ def _by_rounds(jobs: dict[Job, dict[Item, None]], policy: BatchPolicy) -> Iterat
 
 def _in_turns(first: Iterator[list[Item]], second: Iterator[list[Item]]) -> Iterator[list[Item]]:
     """Alternate between two iterators until both have ended."""
-    for one, other in zip_longest(first, second, fillvalue=[]):
-        yield one
-        yield other
+    nothing: list[Item] = []
+    for pair in zip_longest(first, second, fillvalue=nothing):
+        yield from pair

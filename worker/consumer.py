@@ -60,7 +60,9 @@ class Consumer(consumer.Consumer):  # type: ignore[misc] # celery has no types
 
     def on_invalid_task(self, body: object, message: Any, exc: Exception) -> None:  # noqa: ANN401, ARG002 - Celery's own
         """Refuse a message whose headers Celery rejects, such as a malformed ETA."""
-        self._refuse(message, MessageError(ErrorCode.INVALID_MESSAGE, f"Celery refuses its headers: {type(exc).__name__}"))
+        self._refuse(
+            message, MessageError(ErrorCode.INVALID_MESSAGE, f"Celery refuses its headers: {type(exc).__name__}")
+        )
 
     def on_close(self) -> None:
         """Remember what the lost connection held."""
@@ -82,7 +84,8 @@ class Consumer(consumer.Consumer):  # type: ignore[misc] # celery has no types
         limit = self.app.settings.max_message_bytes
         if len(message.body) > limit:
             raise MessageError(
-                ErrorCode.MESSAGE_TOO_LARGE, f"{len(message.body)} bytes; the limit is {limit}: send fewer tickets a message"
+                ErrorCode.MESSAGE_TOO_LARGE,
+                f"{len(message.body)} bytes; the limit is {limit}: send fewer tickets a message",
             )
         if message.content_type != "application/json":
             raise MessageError(ErrorCode.WRONG_CONTENT_TYPE, "content-type must be application/json")

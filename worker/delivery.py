@@ -70,7 +70,7 @@ class _Capturing:
 
     captured: list[Stored] | None = None
 
-    def _store_result(  # noqa: PLR0913 - Celery's own signature
+    def _store_result(
         self,
         task_id: str,
         result: object,
@@ -213,7 +213,7 @@ class Finisher:
         try:
             yield trace(job)
         except BaseException as exc:  # noqa: BLE001 - one job's trouble must not end the thread that finishes all
-            log.exception("job.trace_failed", job=job.id, error=type(exc).__name__, exc_info=False)
+            log.critical("job.trace_failed", job=job.id, error=type(exc).__name__)
 
     def _commit(self, traced: Sequence[Traced]) -> bool:
         pause_s = 0.1

@@ -61,4 +61,3 @@ class Draining(BatchmillError):  # noqa: N818 - names a state of the worker
 
 class NotBatched(BatchmillError):  # noqa: N818 - names what did not happen
     """A batched task was called outside the batch pool."""
-

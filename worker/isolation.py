@@ -39,17 +39,23 @@ def isolate(rows: Sequence[Row], run: Callable[[Sequence[Row]], Sequence[object]
 
 
 def failure(exc: BaseException) -> ItemFailed:
-    """Return the outcome of an item that `exc` ended. The text names the error's type, never its message: that may
-    quote the input."""
+    """Return the outcome of an item that `exc` ended.
+
+    The text names the error's type, never its message: that may quote the input.
+    """
     match exc:
         case ItemFailed():
             return exc
         case MemoryError():
-            return ItemFailed(ErrorCode.OUT_OF_MEMORY, "not enough memory for this item; shorten it or enlarge the worker")
+            return ItemFailed(
+                ErrorCode.OUT_OF_MEMORY, "not enough memory for this item; shorten it or enlarge the worker"
+            )
         case BatchTimeout():
             return ItemFailed(ErrorCode.INFERENCE_TIMEOUT, f"the model did not answer within {exc.limit_s:g} s")
         case _:
-            return ItemFailed(ErrorCode.INFERENCE_FAILED, f"{type(exc).__name__} at {_where(exc)}; see the worker's log")
+            return ItemFailed(
+                ErrorCode.INFERENCE_FAILED, f"{type(exc).__name__} at {_where(exc)}; see the worker's log"
+            )
 
 
 class _WrongCountError(Exception):

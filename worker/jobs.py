@@ -1,7 +1,7 @@
 """Jobs and items: what travels from a message to its result.
 
-A message is a job; a job is a list of items; an item is the batcher's unit. Every item gets exactly one outcome, and the
-job ends with its last item. This module knows neither Celery nor any kind of item.
+A message is a job; a job is a list of items; an item is the batcher's unit. Every item gets exactly one outcome, and
+the job ends with its last item. This module knows neither Celery nor any kind of item.
 """
 
 from __future__ import annotations

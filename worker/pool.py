@@ -70,7 +70,7 @@ class BatchPool(BasePool):  # type: ignore[misc] # celery has no types
         """Learn which loop the callbacks belong to."""
         self._hub = hub
 
-    def on_apply(  # noqa: PLR0913 - Celery's own signature
+    def on_apply(
         self,
         target: Callable[..., Any],
         args: Sequence[Any],

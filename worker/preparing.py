@@ -118,7 +118,9 @@ class Preparer:
 
     def _wait_for_work(self) -> bool:
         with self._changed:
-            self._changed.wait_for(lambda: self._closed or self._arrivals or any(map(self._may_go_on, self._opened.values())))
+            self._changed.wait_for(
+                lambda: self._closed or self._arrivals or any(map(self._may_go_on, self._opened.values()))
+            )
             return not self._closed
 
     def _may_go_on(self, opened: _Opened) -> bool:
