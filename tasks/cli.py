@@ -47,8 +47,7 @@ class LazyGroup(click.Group):
             return None
         command = getattr(importlib.import_module(f"tasks.commands.{cmd_name}"), cmd_name)
         if not isinstance(command, click.Command):
-            message = f"tasks.commands.{cmd_name} holds no command of that name"
-            raise TypeError(message)
+            raise TypeError(f"tasks.commands.{cmd_name} holds no command of that name")
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

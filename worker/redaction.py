@@ -38,9 +38,7 @@ def redact(record: logging.LogRecord) -> logging.LogRecord:
         return record
     guarded = logging.makeLogRecord(record.__dict__)
     if isinstance(record.args, Mapping):
-        guarded.args = {
-            key: _shown(value) if key in _OPEN_KEYS else _STAND_IN for key, value in record.args.items()
-        }
+        guarded.args = {key: _shown(value) if key in _OPEN_KEYS else _STAND_IN for key, value in record.args.items()}
     else:
         guarded.args = tuple(map(_shown, record.args))
     return guarded

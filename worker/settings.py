@@ -75,9 +75,7 @@ class Settings(BaseSettings):
         min_length=1,
         description="Model to serve: `default`, a name below the models directory, or a directory.",
     )
-    models_dir: Path = Field(
-        default=Path("models"), description="Directory whose sub-directories are models."
-    )
+    models_dir: Path = Field(default=Path("models"), description="Directory whose sub-directories are models.")
     cache_dir: Path = Field(
         default=Path("~/.cache/batchmill"),
         description="Downloads and built models; safe to delete, slow to rebuild.",
@@ -119,9 +117,7 @@ class Settings(BaseSettings):
     )
 
     # Jobs in hand, and how they end
-    max_jobs_in_flight: int = Field(
-        default=256, ge=1, le=65_536, description="Most messages that the worker holds."
-    )
+    max_jobs_in_flight: int = Field(default=256, ge=1, le=65_536, description="Most messages that the worker holds.")
     batch_timeout_s: float = Field(
         default=60.0, gt=0, allow_inf_nan=False, description="Time after which a running batch is stopped."
     )
@@ -154,8 +150,7 @@ class Settings(BaseSettings):
     def _known_scheme(cls, url: str) -> str:
         scheme = urlsplit(url).scheme
         if scheme not in {"redis", "rediss"}:
-            message = "the broker must be a redis:// or rediss:// address"
-            raise ValueError(message)
+            raise ValueError("the broker must be a redis:// or rediss:// address")
         return url
 
     @field_validator("models_dir", "cache_dir")
@@ -217,8 +212,7 @@ def _refuse_unknown(names: Iterable[str]) -> None:
         if not _SERVICE_LINK.fullmatch(name):
             near = get_close_matches(name, known, n=1)
             hint = f"did you mean {near[0]}?" if near else "docs/configuration.md lists the options"
-            message = f"{name} is no option of batchmill; {hint}"
-            raise ConfigError(message)
+            raise ConfigError(f"{name} is no option of batchmill; {hint}")
 
 
 def _explain(error: ErrorDetails) -> str:

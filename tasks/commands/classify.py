@@ -15,9 +15,7 @@ from worker.settings import load
 
 @click.command()
 @click.argument("file", type=click.File(encoding="utf-8", errors="surrogateescape"))
-@click.option(
-    "--jsonl/--text", "jsonl", default=None, help="What a line is; by default the file's suffix says."
-)
+@click.option("--jsonl/--text", "jsonl", default=None, help="What a line is; by default the file's suffix says.")
 @click.option("--model", help="`default`, a name below the models directory, or a directory.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, one line a ticket.")
 @reported

@@ -16,16 +16,12 @@ from worker.settings import load
 
 @click.command()
 @click.argument("texts", nargs=-1, metavar="[TEXT]... | -")
-@click.option(
-    "--jsonl", type=click.File(encoding="utf-8", errors="surrogateescape"), help="A file of tickets."
-)
+@click.option("--jsonl", type=click.File(encoding="utf-8", errors="surrogateescape"), help="A file of tickets.")
 @click.option("--subject", help="Subject of one ticket; its text is --body.")
 @click.option("--body", help="Body of one ticket.")
 @click.option("--model", help="The model to ask; the worker's own by default.")
 @click.option("--top-k", type=click.IntRange(1, 100), help="How many labels to return, best first.")
-@click.option(
-    "--priority", type=click.IntRange(0, 9), help="0-2 interactive (default), 3-5 normal, 6-9 bulk."
-)
+@click.option("--priority", type=click.IntRange(0, 9), help="0-2 interactive (default), 3-5 normal, 6-9 bulk.")
 @click.option("--wait", is_flag=True, help="Wait for the results and print them.")
 @click.option("--timeout", "timeout_s", type=float, default=60.0, show_default=True, help="Seconds to wait.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, one line a task.")
@@ -72,8 +68,7 @@ def _read(
 ) -> Iterator[dict[str, object]]:
     parts = {name: text for name, text in (("subject", subject), ("body", body)) if text is not None}
     if bool(texts) + bool(jsonl) + bool(parts) != 1:
-        message = "give tickets in one way: TEXT, -, --jsonl FILE, or --subject and --body"
-        raise click.UsageError(message)
+        raise click.UsageError("give tickets in one way: TEXT, -, --jsonl FILE, or --subject and --body")
     if jsonl is not None:
         return tickets.from_json_lines(jsonl)
     if texts == ("-",):

@@ -38,8 +38,7 @@ def reported(command: Callable[P, None]) -> Callable[P, None]:
         except BatchmillError as error:
             raise Unfit(str(error)) from error
         except (OperationalError, RedisError) as error:
-            message = f"the broker does not answer: {error}; `batchmill doctor` says more"
-            raise Unfit(message) from error
+            raise Unfit(f"the broker does not answer: {error}; `batchmill doctor` says more") from error
 
     return run
 

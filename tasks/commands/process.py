@@ -34,9 +34,7 @@ class WorkerProcess:
             Unfit: it has ended; the text holds the end of its log.
         """
         if (code := self._process.poll()) is not None:
-            tail = self._log_path.read_text(encoding="utf-8", errors="replace").splitlines()[
-                -_LOG_TAIL_LINES:
-            ]
+            tail = self._log_path.read_text(encoding="utf-8", errors="replace").splitlines()[-_LOG_TAIL_LINES:]
             raise Unfit("\n".join([f"the worker ended with exit code {code}; its last lines:", *tail]))
 
     def wait_ready(self, app: celery.Celery, timeout_s: float) -> None:
@@ -49,8 +47,7 @@ class WorkerProcess:
         while not app.control.ping(timeout=PING_TIMEOUT_S, limit=1):
             self.require_alive()
             if time.monotonic() > ends_s:
-                message = f"the worker did not answer within {timeout_s:.0f} s"
-                raise Unfit(message)
+                raise Unfit(f"the worker did not answer within {timeout_s:.0f} s")
 
     def stop(self, timeout_s: float) -> int:
         """Ask it to drain and wait; kill it at the timeout. Return its exit code."""

@@ -65,9 +65,7 @@ def ticket_table(tickets: Sequence[Mapping[str, str]], outcomes: Mapping[str, Ou
     table = Table("ticket", "lang", "text", "label", "score", box=None, pad_edge=False)
     table.columns[-1].justify = "right"
     for ticket in tickets:
-        table.add_row(
-            ticket["id"], ticket["language"], shortened(ticket["text"]), *_answer(outcomes[ticket["id"]])
-        )
+        table.add_row(ticket["id"], ticket["language"], shortened(ticket["text"]), *_answer(outcomes[ticket["id"]]))
     return table
 
 

@@ -41,7 +41,8 @@ def from_json_lines(lines: IO[str]) -> Iterator[dict[str, object]]:
 def from_file(lines: IO[str], *, as_json: bool | None) -> Iterator[dict[str, object]]:
     """Yield the tickets of a stream; without `as_json` the file's suffix decides."""
     if as_json is None:
-        as_json = Path(str(lines.name)).suffix in JSON_SUFFIXES
+        name = str(getattr(lines, "name", ""))  # a pipe may have none
+        as_json = Path(name).suffix in JSON_SUFFIXES
     return from_json_lines(lines) if as_json else from_lines(lines)
 
 
@@ -51,6 +52,5 @@ def _parse(line: str, number: int) -> dict[str, object]:
     except ValueError:
         ticket = None
     if not isinstance(ticket, dict):
-        message = f'line {number} is not a JSON object such as {{"id": "7", "text": "…"}}'
-        raise click.UsageError(message)
+        raise click.UsageError(f'line {number} is not a JSON object such as {{"id": "7", "text": "…"}}')
     return ticket

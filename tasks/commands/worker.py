@@ -1,6 +1,5 @@
 """`batchmill worker`: one Celery worker process with the batch pool."""
 
-import logging
 import signal
 import sys
 import time
@@ -14,11 +13,11 @@ from celery.utils.nodenames import host_format
 from tasks.app import create_app
 from tasks.commands.failures import reported
 from worker import logs
+from worker.lifecycle import BatchApp
 from worker.ops import broker
 from worker.ops.findings import Status
 from worker.settings import Settings, load
 
-POOL: Final = "worker.pool:BatchPool"
 RETRY_EVERY_S: Final = 2.0
 
 log = structlog.get_logger(__name__)
@@ -41,8 +40,12 @@ def worker(*, task_events: bool, **flags: object) -> None:
     """
     settings = load(**flags)
     logs.configure(settings.log_level, settings.log_format)
+    log.info("worker.starting", broker=settings.safe_broker_url, queues=settings.queues, model=settings.model)
+    app = create_app(settings)
+    workload = app.load(settings)  # here, where a missing model still ends in one line and exit code 3
+    app.load = lambda _: workload
     wait_for_broker(settings)
-    sys.exit(run(settings, task_events=task_events))
+    sys.exit(run(app, task_events=task_events))
 
 
 def wait_for_broker(settings: Settings) -> None:
@@ -65,15 +68,11 @@ def _leave(*_: object) -> NoReturn:
     sys.exit(0)
 
 
-def run(settings: Settings, *, task_events: bool) -> int:
+def run(app: BatchApp, *, task_events: bool) -> int:
     """Run Celery's worker in this process until it stops; return its exit code."""
     signals.setup_logging.connect(logs.keep_configured)
-    running = create_app(settings).Worker(
-        hostname=host_format(settings.worker_name),
-        queues=list(settings.queues),
-        pool=POOL,
-        concurrency=settings.max_jobs_in_flight,
-        loglevel=logging.getLevelName(logging.getLogger().level),
+    running = app.Worker(
+        hostname=host_format(app.settings.worker_name),
         task_events=task_events,
         without_gossip=True,
         without_mingle=True,

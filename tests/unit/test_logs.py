@@ -65,9 +65,7 @@ def test_celery_records_take_the_same_path() -> None:
 def received(level: str) -> list[dict[str, object]]:
     stream = configured(level)
     context = {"id": "a1", "name": "classify.tickets", "args": CANARY, "kwargs": CANARY}
-    logging.getLogger("celery.worker.strategy").info(
-        "Task %(name)s[%(id)s] received", context, extra={"data": context}
-    )
+    logging.getLogger("celery.worker.strategy").info("Task %(name)s[%(id)s] received", context, extra={"data": context})
     return lines(stream)
 
 
@@ -93,9 +91,7 @@ def test_a_line_per_job_is_a_debug_line_with_its_task_id() -> None:
             (KeyError("wrong.name"), f"{{'text': '{CANARY}'}} (40b)"),
             id="a message body",
         ),
-        pytest.param(
-            "kombu.transport.redis", "Could not restore message: %r", ({"body": CANARY},), id="a payload"
-        ),
+        pytest.param("kombu.transport.redis", "Could not restore message: %r", ({"body": CANARY},), id="a payload"),
         pytest.param(
             "celery.concurrency.base",
             "TaskPool: Apply %s (args:%s kwargs:%s)",
@@ -103,9 +99,7 @@ def test_a_line_per_job_is_a_debug_line_with_its_task_id() -> None:
             id="arguments of a slot",
         ),
         pytest.param("celery.worker.request", "Task %s[%s] retry: %s", ("n", "a1", CANARY), id="a reason"),
-        pytest.param(
-            "celery.worker.request", "Task handler raised error: %r", (ValueError(CANARY),), id="an error"
-        ),
+        pytest.param("celery.worker.request", "Task handler raised error: %r", (ValueError(CANARY),), id="an error"),
     ],
 )
 def test_foreign_records_show_identifiers_and_never_content(
@@ -139,8 +133,7 @@ def fail_twice() -> None:
     try:
         int(CANARY)
     except ValueError as error:
-        message = "BATCHMILL_MODEL: no such directory"
-        raise ConfigError(message) from error
+        raise ConfigError("BATCHMILL_MODEL: no such directory") from error
 
 
 @pytest.mark.parametrize("log_format", ["json", "console"])

@@ -45,8 +45,7 @@ def connect(broker_url: str) -> redis.Redis:
             retry=Retry(NoBackoff(), 0),  # the default would repeat a timeout
         )
     except ValueError as error:
-        message = f"BATCHMILL_BROKER_URL: {mask_url(broker_url)} is no address of a Redis database"
-        raise ConfigError(message) from error
+        raise ConfigError(f"BATCHMILL_BROKER_URL: {mask_url(broker_url)} is no address of a Redis database") from error
 
 
 def answers(broker_url: str) -> bool:
@@ -79,9 +78,7 @@ def examine(settings: Settings) -> Iterator[Finding]:
         yield from _judge_server(client)
         yield _probe_write(client, settings)
     except AuthenticationError:
-        yield fail(
-            "broker", f"{address} refuses the credentials", "set user and password in BATCHMILL_BROKER_URL"
-        )
+        yield fail("broker", f"{address} refuses the credentials", "set user and password in BATCHMILL_BROKER_URL")
     except RedisError as error:
         yield fail(
             "broker",
@@ -146,9 +143,7 @@ def _judge_version(info: Mapping[str, object]) -> Finding:
 
 def _judge_role(info: Mapping[str, object]) -> Iterator[Finding]:
     if info.get("role") == "slave":
-        yield fail(
-            "broker role", "this server is a read-only replica", "point BATCHMILL_BROKER_URL at the primary"
-        )
+        yield fail("broker role", "this server is a read-only replica", "point BATCHMILL_BROKER_URL at the primary")
     if _number(info, "cluster_enabled"):
         yield fail(
             "broker role",

@@ -62,14 +62,10 @@ def _judge_packages(installed: Callable[[str], str | None]) -> Iterator[Finding]
     found = {package: installed(package) for package in PACKAGES}
     for package, number in found.items():
         if number is None:
-            yield fail(
-                "packages", f"{package} is not installed", "pip install batchmill again, with dependencies"
-            )
+            yield fail("packages", f"{package} is not installed", "pip install batchmill again, with dependencies")
         elif not number.startswith(PINNED_MINORS.get(package, "")):
             wanted = f"{PINNED_MINORS[package]}*"
-            yield fail(
-                "packages", f"{package} {number} is not supported", f"pip install '{package}=={wanted}'"
-            )
+            yield fail("packages", f"{package} {number} is not supported", f"pip install '{package}=={wanted}'")
     yield ok("packages", ", ".join(f"{package} {number}" for package, number in found.items() if number))
 
 
