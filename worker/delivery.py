@@ -13,21 +13,23 @@ from __future__ import annotations
 import threading
 from collections import deque
 from dataclasses import dataclass, field
+from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import structlog
 from celery import states
+from celery.app.trace import ExceptionInfo
 from celery.backends.redis import RedisBackend, SentinelBackend
 from kombu.transport.virtual import QoS
-from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import OutOfMemoryError, ReadOnlyError, RedisError
-from redis.exceptions import TimeoutError as RedisTimeoutError
+from redis.exceptions import RedisError
 
+from schemas.errors import ErrorCode, MessageError
+from worker.protocol import EMBEDDED
 from worker.task import answering
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from celery.worker.request import Request
 
@@ -35,8 +37,9 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
+T = TypeVar("T")
+
 GROUP = 256  # jobs of one transaction
-PASSING_ERRORS = (RedisConnectionError, RedisTimeoutError, ReadOnlyError, OutOfMemoryError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +106,8 @@ def trace(job: Job) -> Traced:
     backend = task.backend
     args, kwargs, embed = request._payload  # noqa: SLF001 - decoded once, on receipt
     context = request.request_dict
-    context.update({"args": args, "kwargs": kwargs, "is_eager": False}, **(embed or {}))
+    context.update({"args": args, "kwargs": kwargs, "is_eager": False})
+    context.update({name: (embed or {}).get(name) for name in EMBEDDED})
     backend.captured = []
     try:
         with answering(job):
@@ -116,8 +120,23 @@ def trace(job: Job) -> Traced:
     return Traced(request, (1, value, seconds), stored, settled=info.state != states.REJECTED)
 
 
-def commit(backend: Any, traced: Sequence[Traced]) -> None:  # noqa: ANN401 - a capturing backend
-    """Write and publish the results of a group and acknowledge its messages, all or nothing.
+def untraceable(job: Job, exc: BaseException) -> Traced:
+    """Return the failure of a job whose end Celery's tracer could not make, such as one with a broken chord."""
+    request: Any = job.context
+    backend = request.task.backend
+    code = ErrorCode.OUT_OF_MEMORY if isinstance(exc, MemoryError) else ErrorCode.INTERNAL
+    error = MessageError(code, f"Celery could not end the task: {type(exc).__name__}")
+    backend.captured = []
+    try:
+        if request.store_errors:
+            backend.store_result(request.id, error, states.FAILURE, request=request)
+        return Traced(request, (1, ExceptionInfo((MessageError, error, exc.__traceback__)), 0.0), backend.captured)
+    finally:
+        backend.captured = None
+
+
+def commit(backend: Any, traced: Sequence[Traced]) -> bool:  # noqa: ANN401 - a capturing backend
+    """Write and publish the results of a group and acknowledge its messages, all or nothing; return True.
 
     Raises:
         RedisError: nothing was written.
@@ -137,6 +156,7 @@ def commit(backend: Any, traced: Sequence[Traced]) -> None:  # noqa: ANN401 - a 
     for one in traced:
         if one.settled:
             _acknowledge_locally(one.request)
+    return True
 
 
 def _write(pipe: Any, stored: Stored) -> None:  # noqa: ANN401 - redis-py's pipeline
@@ -168,11 +188,18 @@ class Finisher:
     Args:
         app: the Celery application.
         on_committed: called from this thread with what is recorded.
+        on_broken: called from this thread when it dies.
     """
 
-    def __init__(self, app: Any, on_committed: Callable[[Sequence[Traced]], None]) -> None:  # noqa: ANN401 - Celery
+    def __init__(
+        self,
+        app: Any,  # noqa: ANN401 - Celery's application
+        on_committed: Callable[[Sequence[Traced]], None],
+        on_broken: Callable[[str], None],
+    ) -> None:
         self._app = app
         self._on_committed = on_committed
+        self._on_broken = on_broken
         self._jobs: deque[Job] = deque()
         self._changed = threading.Condition()
         self._closed = False
@@ -198,36 +225,38 @@ class Finisher:
         self._thread.join(timeout_s)
 
     def _run(self) -> None:
-        while jobs := self._next_group():
-            traced = [one for job in jobs for one in self._trace(job)]
-            if self._commit(traced):
-                self._on_committed(traced)
+        try:
+            while jobs := self._next_group():
+                traced = [one for one in map(self._trace, jobs) if one is not None]
+                if self._insist(partial(commit, self._app.backend, traced)):
+                    self._on_committed(traced)
+        except BaseException as exc:
+            log.critical("finisher.died", error=type(exc).__name__)
+            self._on_broken("the finisher's thread died")
+            raise
 
     def _next_group(self) -> list[Job]:
         with self._changed:
             self._changed.wait_for(lambda: self._jobs or self._closed)
             return [self._jobs.popleft() for _ in range(min(len(self._jobs), GROUP))]
 
-    def _trace(self, job: Job) -> Iterator[Traced]:
-        """Trace one job; where even that fails, its message stays with the broker and comes again."""
+    def _trace(self, job: Job) -> Traced | None:
+        """Trace one job; what fails there, but for Redis, is its outcome and not the end of this thread."""
         try:
-            yield trace(job)
-        except BaseException as exc:  # noqa: BLE001 - one job's trouble must not end the thread that finishes all
-            log.critical("job.trace_failed", job=job.id, error=type(exc).__name__)
+            return self._insist(partial(trace, job))
+        except BaseException as exc:  # noqa: BLE001 - makes the job's outcome
+            log.warning("job.trace_failed", job=job.id, error=type(exc).__name__)
+            return untraceable(job, exc)
 
-    def _commit(self, traced: Sequence[Traced]) -> bool:
+    def _insist(self, act: Callable[[], T]) -> T | None:
+        """Return what `act` returns; while Redis refuses, try again, until the worker stops: then return None."""
         pause_s = 0.1
         while True:
             try:
-                commit(self._app.backend, traced)
-            except PASSING_ERRORS as exc:
-                log.warning("delivery.retrying", jobs=len(traced), error=type(exc).__name__, pause_s=pause_s)
-            except RedisError as exc:
-                log.error("delivery.failed", jobs=len(traced), error=type(exc).__name__)  # noqa: TRY400 - no payloads
-                return False
-            else:
-                return True
+                return act()
+            except RedisError as exc:  # away, full, read-only, or its disk is: somebody will mend it
+                log.warning("delivery.retrying", error=type(exc).__name__, pause_s=pause_s)
             if monotonic() + pause_s > self._give_up_s:
-                return False
+                return None
             threading.Event().wait(pause_s)
             pause_s = min(2 * pause_s, 2.0)

@@ -36,6 +36,7 @@ log = structlog.get_logger(__name__)
 EXIT_BROKEN = 70  # EX_SOFTWARE
 HARD_EXIT_GRACE_S = 10.0
 STOCK_THREADS = 4
+IMPLAUSIBLE_UNIX_S = 1e11  # no date, but the milliseconds of one
 
 
 class BatchPool(BasePool):  # type: ignore[misc] # celery has no types
@@ -61,14 +62,16 @@ class BatchPool(BasePool):  # type: ignore[misc] # celery has no types
     def on_start(self) -> None:
         """Load and warm the models, then start the threads; the first message is taken after this."""
         self._pipelines, self._engine = self.app.build_engine(self)
-        self._finisher = Finisher(self.app, self._committed)
+        self._finisher = Finisher(self.app, self._committed, self.broken)
         self._stock = ThreadPoolExecutor(STOCK_THREADS, thread_name_prefix="stock")
         self._finisher.start()
         self._engine.start()
 
     def register_with_event_loop(self, hub: Any) -> None:  # noqa: ANN401 - kombu's hub
-        """Learn which loop the callbacks belong to."""
+        """Learn which loop the callbacks belong to; a lost connection resets it, and what it was to call."""
         self._hub = hub
+        if self._callbacks:
+            hub.call_soon(self._run_callbacks)
 
     def on_apply(
         self,
@@ -93,7 +96,10 @@ class BatchPool(BasePool):  # type: ignore[misc] # celery has no types
             )
             return
         self._held[request.message.delivery_tag] = None
-        job = Job(request.id, pipeline, _enqueued_s(request), deadline_s=_deadline_s(request), context=request)
+        stated_s = _stated_wait_s(request)
+        job = Job(request.id, pipeline, monotonic() - (stated_s or 0.0), context=request)
+        job.deadline_s = _deadline_s(request)
+        job.queue_wait_is_lower_bound = stated_s is None
         try:
             job.band = band_of(request.delivery_info["priority"])
         except ValueError as exc:
@@ -168,7 +174,7 @@ class BatchPool(BasePool):  # type: ignore[misc] # celery has no types
     def _committed(self, traced: Sequence[Traced]) -> None:
         for one in traced:
             self._release(one.request)
-            self._post(one.request.on_success, one.answer)
+            self._post(_ended, one.request, one.answer)
 
     def _release(self, request: Any) -> None:  # noqa: ANN401 - Celery's request
         self._held.pop(request.message.delivery_tag, None)
@@ -185,6 +191,8 @@ class BatchPool(BasePool):  # type: ignore[misc] # celery has no types
             callback, args = self._callbacks[0]
             try:
                 callback(*args)
+            except Exception:  # one request's bookkeeping must not end the worker
+                log.exception("pool.callback_failed")
             finally:
                 self._callbacks.popleft()
 
@@ -193,18 +201,23 @@ def _accepted(request: Any, now_s: float) -> None:  # noqa: ANN401 - Celery's re
     request.on_accepted(os.getpid(), now_s)
 
 
+def _ended(request: Any, answer: tuple[int, object, float]) -> None:  # noqa: ANN401 - Celery's request
+    if not request._already_revoked:  # noqa: SLF001 - a job revoked while it ran has had its end
+        request.on_success(answer)
+
+
 def _revoked(request: Any) -> None:  # noqa: ANN401 - Celery's request
     if not request.revoked():  # the clocks disagree by a hair: let the broker decide
         request.reject(requeue=True)
 
 
-def _enqueued_s(request: Any) -> float:  # noqa: ANN401 - Celery's request
-    """Return since when the message waits, in monotonic seconds; what the producer says, if it says so."""
-    now_s = monotonic()
+def _stated_wait_s(request: Any) -> float | None:  # noqa: ANN401 - Celery's request
+    """Return how long the message has waited by its producer's word; None without a plausible one."""
     stated = request.message.headers.get(ENQUEUED_AT_HEADER)
-    if isinstance(stated, (int, float)):
-        return now_s - max(0.0, time() - stated)
-    return now_s
+    if type(stated) in {int, float} and 0 <= stated < IMPLAUSIBLE_UNIX_S:
+        waited_s: float = max(0.0, time() - stated)
+        return waited_s
+    return None
 
 
 def _deadline_s(request: Any) -> float | None:  # noqa: ANN401 - Celery's request

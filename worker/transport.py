@@ -1,13 +1,15 @@
 """kombu's Redis transport, but an entry that is no message does not end the worker.
 
 A hand-written producer can push anything into a queue's list. kombu raises on such an entry out of the event loop, and
-Celery stops. Here it moves to the list `batchmill:unreadable:QUEUE`, as it came, and the worker goes on.
+Celery stops. Here it moves to the list `batchmill:unreadable:QUEUE`, as it came, and the worker goes on. A message that
+lacks only what kombu needs for itself, a delivery tag or an exchange, is completed.
 """
 
 from __future__ import annotations
 
 from queue import Empty
 from typing import Any, Final
+from uuid import uuid4
 
 import structlog
 from kombu.transport import redis
@@ -18,8 +20,6 @@ log = structlog.get_logger(__name__)
 
 UNREADABLE_KEY: Final = "batchmill:unreadable:{queue}"
 UNREADABLE_KEPT: Final = 1000
-_ENVELOPE: Final = {"body", "properties", "headers", "content-type", "content-encoding"}
-_PROPERTIES: Final = {"delivery_tag", "delivery_info"}
 
 
 class Channel(redis.Channel):  # type: ignore[misc] # kombu has no types
@@ -42,22 +42,47 @@ class Channel(redis.Channel):  # type: ignore[misc] # kombu has no types
             self._in_poll = None
             self._flush_brpop_reauth()
 
-    def _deliver_entry(self, queue: str, entry: bytes) -> None:
+    def decode_body(self, body: Any, encoding: Any = None) -> Any:  # noqa: ANN401 - kombu's own signature
+        """Return the body's bytes; None for one that is not in its encoding, which the consumer refuses by its id."""
         try:
-            message = loads(bytes_to_str(entry))
-            readable = message.keys() >= _ENVELOPE and message["properties"].keys() >= _PROPERTIES
-        except (ValueError, TypeError, AttributeError):
-            readable = False
-        if readable:
-            self.connection._deliver(message, queue)  # noqa: SLF001 - kombu's own way in
-        else:
+            return super().decode_body(body, encoding)
+        except Exception:  # noqa: BLE001 - the message's outcome is made in the consumer
+            return None
+
+    def _deliver_entry(self, queue: str, entry: bytes) -> None:
+        message = _read(entry, queue)
+        if message is None:
             self._park(queue, entry)
+        else:
+            self.connection._deliver(message, queue)  # noqa: SLF001 - kombu's own way in
 
     def _park(self, queue: str, entry: bytes) -> None:
         key = UNREADABLE_KEY.format(queue=queue)
         with self.conn_or_acquire() as client:
             client.pipeline().lpush(key, entry).ltrim(key, 0, UNREADABLE_KEPT - 1).execute()
         log.warning("message.unreadable", queue=queue, entry_bytes=len(entry), key=key)
+
+
+def _read(entry: bytes, queue: str) -> dict[str, Any] | None:
+    """Return the message of an entry, completed by what kombu cannot do without; None if it is no message."""
+    try:
+        message = loads(bytes_to_str(entry))
+    except Exception:  # noqa: BLE001 - kombu decodes typed values, whose constructors may raise anything
+        return None
+    if not (isinstance(message, dict) and "body" in message and isinstance(message.get("headers"), dict | None)):
+        return None
+    properties = message.setdefault("properties", {})
+    if not isinstance(properties, dict):
+        return None
+    tag = properties.get("delivery_tag")
+    if not (isinstance(tag, str) and tag and tag.isascii()):
+        properties["delivery_tag"] = str(uuid4())
+    info = properties.get("delivery_info")
+    properties["delivery_info"] = info = info if isinstance(info, dict) else {}
+    for name, default in (("exchange", ""), ("routing_key", queue)):
+        if not isinstance(info.get(name), str):
+            info[name] = default
+    return message
 
 
 class Transport(redis.Transport):  # type: ignore[misc] # kombu has no types
