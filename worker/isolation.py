@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 import structlog
 
 from schemas.errors import ErrorCode
-from worker.errors import BatchTimeout, ItemFailed
+from worker.errors import BatchTimeout, Draining, ItemFailed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -24,11 +24,16 @@ def isolate(rows: Sequence[Row], run: Callable[[Sequence[Row]], Sequence[object]
 
     Returns:
         What `run` returned for each row, or `ItemFailed` for each row that fails alone.
+
+    Raises:
+        Draining: `run` did; that says nothing about its rows.
     """
     try:
         outcomes = list(run(rows))
         if len(outcomes) != len(rows):
             raise _WrongCountError(len(outcomes), len(rows))  # noqa: TRY301 - a wrong count is isolated like any failure
+    except Draining:
+        raise
     except BaseException as exc:  # noqa: BLE001 - makes the outcome; Rust panics and MemoryError must end a row, not a thread
         log.warning("batch.failed", rows=len(rows), error=type(exc).__name__, where=_where(exc))
         if len(rows) == 1:
