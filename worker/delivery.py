@@ -21,6 +21,7 @@ import structlog
 from celery import states
 from celery.app.trace import ExceptionInfo
 from celery.backends.redis import RedisBackend, SentinelBackend
+from kombu.exceptions import DecodeError
 from kombu.transport.virtual import QoS
 from redis.exceptions import RedisError
 
@@ -167,11 +168,14 @@ def _write(pipe: Any, stored: Stored) -> None:  # noqa: ANN401 - redis-py's pipe
 def _succeeded(backend: Any, keys: Sequence[str]) -> set[str]:  # noqa: ANN401 - a capturing backend
     """Return the keys that hold a success already; a success is never overwritten, as in stock Celery."""
     values = backend.client.mget(keys) if keys else []
-    return {
-        key
-        for key, value in zip(keys, values, strict=True)
-        if value and backend.decode(value)["status"] == states.SUCCESS
-    }
+    return {key for key, value in zip(keys, values, strict=True) if value and _is_success(backend, value)}
+
+
+def _is_success(backend: Any, value: bytes) -> bool:  # noqa: ANN401 - a capturing backend
+    try:
+        return bool(backend.decode(value)["status"] == states.SUCCESS)
+    except (DecodeError, KeyError, TypeError):  # somebody else's value, under an id that its producer chose
+        return False
 
 
 def _acknowledge_locally(request: Any) -> None:  # noqa: ANN401 - Celery's request

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import structlog
 
-from schemas.errors import ErrorCode
+from schemas.errors import ErrorCode, MessageError
 from worker.errors import BatchTimeout, Draining, ItemFailed
 
 if TYPE_CHECKING:
@@ -61,6 +61,19 @@ def failure(exc: BaseException) -> ItemFailed:
             return ItemFailed(
                 ErrorCode.INFERENCE_FAILED, f"{type(exc).__name__} at {_where(exc)}; see the worker's log"
             )
+
+
+def message_failure(exc: BaseException) -> MessageError:
+    """Return the failure of a message that `exc` ended as a whole; its text says as little as that of `failure`."""
+    match exc:
+        case MessageError():
+            return exc
+        case MemoryError():
+            return MessageError(
+                ErrorCode.OUT_OF_MEMORY, "not enough memory for this message; send fewer tickets in one"
+            )
+        case _:
+            return MessageError(ErrorCode.INTERNAL, f"{type(exc).__name__} at {_where(exc)}")
 
 
 class _WrongCountError(Exception):

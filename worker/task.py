@@ -17,6 +17,7 @@ from kombu.utils.json import dumps
 
 from schemas.errors import ErrorCode, MessageError
 from worker.errors import NotBatched
+from worker.isolation import message_failure
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -71,8 +72,8 @@ class BatchTask(PrivateTask):
             raise job.error
         try:
             result = job.pipeline.complete(job)
-        except MemoryError as exc:  # Celery would end the worker over it
-            raise MessageError(ErrorCode.OUT_OF_MEMORY, "not enough memory to build the result") from exc
+        except BaseException as exc:  # noqa: BLE001 - Celery would end the worker over some, and quote the others
+            raise message_failure(exc) from None
         self._check_size(job, result)
         return result
 
