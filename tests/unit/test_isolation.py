@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.errors import ErrorCode
+from schemas.errors import ErrorCode, MessageError
 from tests.echo import Panic
 from worker.errors import BatchTimeout, Draining, ItemFailed
-from worker.isolation import failure, isolate
+from worker.isolation import failure, isolate, message_failure
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -121,6 +121,28 @@ def test_an_unknown_failure_names_its_type_and_place_only() -> None:
 
     assert isinstance(outcome, ItemFailed)
     assert outcome.message.startswith("ValueError at test_isolation.py:")
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (MemoryError(SECRET), ErrorCode.OUT_OF_MEMORY),
+        (Panic(SECRET), ErrorCode.INTERNAL),
+        (ValueError(SECRET), ErrorCode.INTERNAL),
+    ],
+    ids=["memory", "rust panic", "exception"],
+)
+def test_a_message_that_fails_as_a_whole_has_a_code_and_quotes_nothing(error: BaseException, code: ErrorCode) -> None:
+    failed = message_failure(error)
+
+    assert failed.code is code
+    assert SECRET not in str(failed)
+
+
+def test_a_message_that_is_wrong_keeps_its_own_error() -> None:
+    wrong = MessageError(ErrorCode.UNKNOWN_FIELD, "tickets[0].txt")
+
+    assert message_failure(wrong) is wrong
 
 
 def test_an_error_that_was_never_raised_has_an_outcome_too() -> None:

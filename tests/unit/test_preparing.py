@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from schemas.errors import MessageError
-from tests.echo import EchoPipeline, Panic, message, outcomes
+from schemas.errors import ErrorCode, MessageError
+from tests.echo import EchoPipeline, message, outcomes
 from worker.errors import ItemFailed
 from worker.preparing import ARRIVALS_PER_STEP, PORTION, PORTION_PER_JOB, Arrival, Preparer
 
@@ -132,15 +132,17 @@ def test_a_step_opens_only_so_many_messages_that_the_first_are_not_kept_waiting(
 
 
 @pytest.mark.parametrize(
-    ("texts", "error"), [("no list", MessageError), (["unopenable"], Panic)], ids=["wrong", "panic"]
+    ("texts", "code"),
+    [("no list", ErrorCode.INVALID_MESSAGE), (["unopenable"], ErrorCode.INTERNAL)],
+    ids=["wrong", "panic"],
 )
-def test_a_message_that_cannot_be_opened_fails_alone(
-    preparing: Preparing, texts: object, error: type[BaseException]
-) -> None:
+def test_a_message_that_cannot_be_opened_fails_alone(preparing: Preparing, texts: object, code: ErrorCode) -> None:
     wrong, right = preparing.submit(texts), preparing.submit(["x"])
     preparing.step()
 
-    assert isinstance(preparing.sink.errors[wrong], error)
+    error = preparing.sink.errors[wrong]
+    assert isinstance(error, MessageError)
+    assert error.code is code
     assert preparing.sink.items == right.items
 
 
