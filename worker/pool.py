@@ -11,7 +11,7 @@ from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from datetime import UTC, datetime
-from threading import Timer
+from threading import Lock, Timer
 from time import monotonic, time
 from typing import TYPE_CHECKING, Any
 
@@ -54,6 +54,7 @@ class BatchPool(BasePool):  # type: ignore[misc] # celery has no types
     def __init__(self, *args: Any, **options: Any) -> None:  # noqa: ANN401 - Celery's own signature
         super().__init__(*args, **options)
         self._callbacks: deque[tuple[Callable[..., object], tuple[object, ...]]] = deque()
+        self._posting = Lock()
         self._hub: Any = None
         self._held: dict[str, None] = {}  # delivery tags; single operations on a dict are atomic
 
@@ -182,8 +183,10 @@ class BatchPool(BasePool):  # type: ignore[misc] # celery has no types
     # From our threads to the event loop, in order.
 
     def _post(self, callback: Callable[..., object], *args: object) -> None:
-        self._callbacks.append((callback, args))
-        if len(self._callbacks) == 1 and self._hub is not None:
+        with self._posting:  # or two threads might each leave it to the other to schedule the run
+            self._callbacks.append((callback, args))
+            is_first = len(self._callbacks) == 1
+        if is_first and self._hub is not None:
             self._hub.call_soon(self._run_callbacks)
 
     def _run_callbacks(self) -> None:
