@@ -7,7 +7,6 @@ its event loop, never on our threads; the loop itself never waits for us.
 from __future__ import annotations
 
 import os
-from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -21,6 +20,7 @@ from celery.worker import state
 
 from schemas.errors import ErrorCode, MessageError
 from schemas.names import ENQUEUED_AT_HEADER, band_of
+from worker.callbacks import Callbacks
 from worker.delivery import Finisher
 from worker.jobs import Job
 
@@ -69,10 +69,8 @@ class BatchPool(BasePool):  # type: ignore[misc] # celery has no types
         self._engine.start()
 
     def register_with_event_loop(self, hub: Any) -> None:  # noqa: ANN401 - kombu's hub
-        """Learn which loop the callbacks belong to; a lost connection resets it, and what it was to call."""
-        self._hub = hub
-        if self._callbacks:
-            hub.call_soon(self._run_callbacks)
+        """Learn which loop the callbacks belong to."""
+        self._callbacks.attach(hub)
 
     def on_apply(
         self,
@@ -92,8 +90,8 @@ class BatchPool(BasePool):  # type: ignore[misc] # celery has no types
                 target,
                 args,
                 kwargs,
-                callback=lambda answer: self._post(callback, answer),
-                accept_callback=lambda pid, started_s: self._post(accept_callback, pid, started_s),
+                callback=lambda answer: self._callbacks.post(callback, answer),
+                accept_callback=lambda pid, started_s: self._callbacks.post(accept_callback, pid, started_s),
             )
             return
         self._held[request.message.delivery_tag] = None
@@ -140,7 +138,7 @@ class BatchPool(BasePool):  # type: ignore[misc] # celery has no types
         left = self._engine.stop(timeout_s)
         self._finisher.stop(max(1.0, deadline_s - monotonic()))
         self._stock.shutdown(wait=True, cancel_futures=True)
-        self._run_callbacks()
+        self._callbacks.run()
         log.info("pool.drained", handed_back=len(left))
 
     # The engine's side; called on its threads.
@@ -153,7 +151,7 @@ class BatchPool(BasePool):  # type: ignore[misc] # celery has no types
         """Tell Celery that these jobs run now."""
         now_s = monotonic()
         for job in jobs:
-            self._post(_accepted, job.context, now_s)
+            self._callbacks.post(_accepted, job.context, now_s)
 
     def finished(self, job: Job) -> None:
         """Pass a job on to be traced and committed."""
@@ -162,7 +160,7 @@ class BatchPool(BasePool):  # type: ignore[misc] # celery has no types
     def dropped(self, job: Job) -> None:
         """Let Celery announce that a job was revoked or has expired."""
         self._release(job.context)
-        self._post(_revoked, job.context)
+        self._callbacks.post(_revoked, job.context)
 
     def broken(self, reason: str) -> None:
         """Stop the worker: cold shutdown, and a hard exit should even that hang."""
@@ -175,29 +173,10 @@ class BatchPool(BasePool):  # type: ignore[misc] # celery has no types
     def _committed(self, traced: Sequence[Traced]) -> None:
         for one in traced:
             self._release(one.request)
-            self._post(_ended, one.request, one.answer)
+            self._callbacks.post(_ended, one.request, one.answer)
 
     def _release(self, request: Any) -> None:  # noqa: ANN401 - Celery's request
         self._held.pop(request.message.delivery_tag, None)
-
-    # From our threads to the event loop, in order.
-
-    def _post(self, callback: Callable[..., object], *args: object) -> None:
-        with self._posting:  # or two threads might each leave it to the other to schedule the run
-            self._callbacks.append((callback, args))
-            is_first = len(self._callbacks) == 1
-        if is_first and self._hub is not None:
-            self._hub.call_soon(self._run_callbacks)
-
-    def _run_callbacks(self) -> None:
-        while self._callbacks:
-            callback, args = self._callbacks[0]
-            try:
-                callback(*args)
-            except Exception:  # one request's bookkeeping must not end the worker
-                log.exception("pool.callback_failed")
-            finally:
-                self._callbacks.popleft()
 
 
 def _accepted(request: Any, now_s: float) -> None:  # noqa: ANN401 - Celery's request
