@@ -10,7 +10,7 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from datetime import UTC, datetime
-from threading import Lock, Timer
+from threading import Timer
 from time import monotonic, time
 from typing import TYPE_CHECKING, Any
 
@@ -53,9 +53,7 @@ class BatchPool(BasePool):  # type: ignore[misc] # celery has no types
 
     def __init__(self, *args: Any, **options: Any) -> None:  # noqa: ANN401 - Celery's own signature
         super().__init__(*args, **options)
-        self._callbacks: deque[tuple[Callable[..., object], tuple[object, ...]]] = deque()
-        self._posting = Lock()
-        self._hub: Any = None
+        self._callbacks = Callbacks()
         self._held: dict[str, None] = {}  # delivery tags; single operations on a dict are atomic
 
     # Celery's side; called on its event loop.

@@ -1,4 +1,4 @@
-"""The pool's callbacks reach Celery's event loop, from whatever thread and in order."""
+"""The callbacks reach Celery's event loop, from whatever thread and in order."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from worker.pool import BatchPool
+from worker.callbacks import Callbacks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,9 +34,9 @@ def hub() -> Hub:
 
 
 @pytest.fixture
-def pool(hub: Hub) -> BatchPool:
-    made = BatchPool(1)
-    made.register_with_event_loop(hub)
+def callbacks(hub: Hub) -> Callbacks:
+    made = Callbacks()
+    made.attach(hub)
     return made
 
 
@@ -55,34 +55,34 @@ class Crossing(deque):
         thread.join(0.2)  # it may have to wait for this very append
 
 
-def test_what_two_threads_post_at_one_moment_is_called(pool: BatchPool, hub: Hub) -> None:
+def test_what_two_threads_post_at_one_moment_is_called(callbacks: Callbacks, hub: Hub) -> None:
     called: list[str] = []
-    pool._callbacks = Crossing(lambda: pool._post(called.append, "other"))  # noqa: SLF001 - the moment is inside
+    callbacks._waiting = Crossing(lambda: callbacks.post(called.append, "other"))  # noqa: SLF001 - the moment is inside
 
-    pool._post(called.append, "one")  # noqa: SLF001 - as its runners do
+    callbacks.post(called.append, "one")
     wait_for_threads()
     hub.turn()
 
     assert called == ["one", "other"]
 
 
-def test_a_callback_that_fails_keeps_none_of_the_others_back(pool: BatchPool, hub: Hub) -> None:
+def test_a_callback_that_fails_keeps_none_of_the_others_back(callbacks: Callbacks, hub: Hub) -> None:
     called: list[int] = []
-    pool._post(lambda: 1 // 0)  # noqa: SLF001 - as its runners do
-    pool._post(called.append, 1)  # noqa: SLF001 - as its runners do
+    callbacks.post(lambda: 1 // 0)
+    callbacks.post(called.append, 1)
     hub.turn()
-    pool._post(called.append, 2)  # noqa: SLF001 - as its runners do
+    callbacks.post(called.append, 2)
     hub.turn()
 
     assert called == [1, 2]
 
 
-def test_what_was_due_on_a_lost_loop_is_called_on_the_next(pool: BatchPool) -> None:
+def test_what_was_due_on_a_lost_loop_is_called_on_the_next(callbacks: Callbacks) -> None:
     called: list[int] = []
-    pool._post(called.append, 1)  # noqa: SLF001 - as its runners do
+    callbacks.post(called.append, 1)
     fresh = Hub()
 
-    pool.register_with_event_loop(fresh)
+    callbacks.attach(fresh)
     fresh.turn()
 
     assert called == [1]
