@@ -1,8 +1,8 @@
 """kombu's Redis transport, but an entry that is no message does not end the worker.
 
 A hand-written producer can push anything into a queue's list. kombu raises on such an entry out of the event loop, and
-Celery stops. Here it moves to the list `batchmill:unreadable:QUEUE`, as it came, and the worker goes on. A message that
-lacks only what kombu needs for itself, a delivery tag or an exchange, is completed.
+Celery stops. Here it moves to the list `batchmill:unreadable:QUEUE`, as it came, and the worker goes on. What a message
+says only to kombu, its delivery tag and where to hand it back to, is written anew.
 """
 
 from __future__ import annotations
@@ -64,24 +64,21 @@ class Channel(redis.Channel):  # type: ignore[misc] # kombu has no types
 
 
 def _read(entry: bytes, queue: str) -> dict[str, Any] | None:
-    """Return the message of an entry, completed by what kombu cannot do without; None if it is no message."""
+    """Return the message of an entry, with what kombu needs for itself; None if it is no message."""
     try:
         message = loads(bytes_to_str(entry))
     except Exception:  # noqa: BLE001 - kombu decodes typed values, whose constructors may raise anything
         return None
     if not (isinstance(message, dict) and "body" in message and isinstance(message.get("headers"), dict | None)):
         return None
+    message["headers"] = message.get("headers") or {}
     properties = message.setdefault("properties", {})
     if not isinstance(properties, dict):
         return None
-    tag = properties.get("delivery_tag")
-    if not (isinstance(tag, str) and tag and tag.isascii()):
-        properties["delivery_tag"] = str(uuid4())
+    properties["delivery_tag"] = str(uuid4())  # of two messages with one tag, as if copied by hand, kombu keeps one
     info = properties.get("delivery_info")
-    properties["delivery_info"] = info = info if isinstance(info, dict) else {}
-    for name, default in (("exchange", ""), ("routing_key", queue)):
-        if not isinstance(info.get(name), str):
-            info[name] = default
+    # Where to hand it back: kombu would look for its exchange, and drop it if nobody has declared that.
+    properties["delivery_info"] = (info if isinstance(info, dict) else {}) | {"exchange": "", "routing_key": queue}
     return message
 
 

@@ -12,6 +12,7 @@ from celery.exceptions import TaskRevokedError
 
 from tests.events import recording
 from tests.integration.extra_tasks import COMMAND
+from tests.messages import GOOD_KWARGS, QUEUE
 from tests.services import wait_until
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def worker(start_worker: Callable[..., WorkerProcess]) -> WorkerProcess:
 
 def send(app: Celery, text: str = "my card", **options: Any) -> AsyncResult:  # noqa: ANN401 - Celery's options
     tickets = [{"id": "1", "text": text}]
-    return app.send_task("classify.tickets", kwargs={"tickets": tickets}, queue="classify", **options)
+    return app.send_task("classify.tickets", kwargs={"tickets": tickets}, queue=QUEUE, **options)
 
 
 def asked(app: Celery, command: str, *args: object) -> Any:  # noqa: ANN401 - JSON
@@ -155,6 +156,27 @@ def test_it_answers_ping_and_names_its_tasks(app: Celery) -> None:
     assert asked(app, "ping") == {"ok": "pong"}
     assert "classify.tickets" in asked(app, "registered")
     assert [queue["name"] for queue in asked(app, "active_queues")] == ["classify"]
+
+
+@pytest.mark.parametrize(
+    ("command", "arguments"),
+    [("pool_grow", {"n": 1}), ("pool_shrink", {"n": 1}), ("pool_restart", {}), ("autoscale", {"max": 5, "min": 1})],
+)
+def test_a_command_that_the_pool_cannot_carry_out_is_answered_with_an_error(
+    app: Celery, command: str, arguments: dict[str, int]
+) -> None:
+    ((_, answer),) = app.control.broadcast(command, arguments, reply=True, timeout=WAIT_S, limit=1)[0].items()
+
+    assert "error" in answer
+    assert send(app).get(timeout=WAIT_S)["results"][0]["label"]
+
+
+def test_it_consumes_a_queue_that_is_added(app: Celery) -> None:
+    app.control.broadcast("add_consumer", {"queue": "other"}, reply=True, timeout=WAIT_S, limit=1)
+    sent = app.send_task("classify.tickets", kwargs=GOOD_KWARGS, queue="other")
+
+    assert sent.get(timeout=WAIT_S)["results"][0]["label"]
+    app.control.cancel_consumer("other", reply=True, timeout=WAIT_S, limit=1)
 
 
 def test_a_rate_limit_on_the_task_is_kept(app: Celery) -> None:
