@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from worker.lifecycle import BatchApp
     from worker.pool import BatchPool
+    from worker.transport import Popped
 
 log = structlog.get_logger(__name__)
 kombu_log = logging.getLogger(__name__)  # what kombu's methods expect
@@ -33,7 +34,8 @@ class Consumer(consumer.Consumer):  # type: ignore[misc] # celery has no types
     pool: BatchPool
 
     def __init__(self, *args: Any, **options: Any) -> None:  # noqa: ANN401 - Celery's own signature
-        self._left_behind: set[str] = set()
+        self._left_behind: dict[str, None] = {}
+        self._interrupted: list[Popped] = []
         super().__init__(*args, **options)
 
     def create_task_handler(self, *args: Any, **options: Any) -> Callable[[Any], None]:  # noqa: ANN401 - Celery's own
@@ -67,19 +69,33 @@ class Consumer(consumer.Consumer):  # type: ignore[misc] # celery has no types
             message, MessageError(ErrorCode.INVALID_MESSAGE, f"Celery refuses its headers: {type(exc).__name__}")
         )
 
+    def on_connection_error_after_connected(self, exc: Exception) -> None:
+        """Let kombu not hand anything back over the lost connection: it stumbles, or doubles what runs here."""
+        if self.task_consumer is not None:
+            self.task_consumer.channel.do_restore = False
+        super().on_connection_error_after_connected(exc)
+
     def on_close(self) -> None:
         """Remember what the lost connection held."""
         if self.task_consumer is not None:
-            qos = self.task_consumer.channel.qos
-            self._left_behind.update(tag for tag in qos._delivered if tag not in qos._dirty)  # noqa: SLF001 - kombu's own
+            channel = self.task_consumer.channel
+            delivered, dirty = channel.qos._delivered, channel.qos._dirty  # noqa: SLF001 - kombu's own
+            self._left_behind.update(dict.fromkeys(tag for tag in delivered if tag not in dirty))
+            self._interrupted += channel.interrupted
+            channel.interrupted.clear()
         super().on_close()
 
     def on_ready(self) -> None:
-        """Hand back what was left behind, but for the jobs that still run here."""
+        """Hand back what was left behind, the oldest to the very front, but for the jobs that still run here."""
         super().on_ready()
         channel = self.task_consumer.channel
-        for tag in self._left_behind - self.pool.held_tags():
-            channel.qos.restore_by_tag(tag, leftmost=True)
+        while self._interrupted:
+            channel.hand_back(self._interrupted[-1])
+            self._interrupted.pop()
+        held = self.pool.held_tags()
+        for tag in reversed(self._left_behind):
+            if tag not in held:
+                channel.qos.restore_by_tag(tag)
         self._left_behind.clear()
 
     def _check(self, message: Any) -> None:  # noqa: ANN401 - kombu's message

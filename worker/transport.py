@@ -3,10 +3,14 @@
 A hand-written producer can push anything into a queue's list. kombu raises on such an entry out of the event loop, and
 Celery stops. Here it moves to the list `batchmill:unreadable:QUEUE`, as it came, and the worker goes on. What a message
 says only to kombu, its delivery tag and where to hand it back to, is written anew.
+
+kombu takes an entry off its list and registers it as held in a second step. Where the connection breaks between the
+two, the entry is kept here, for the consumer to hand back once it is connected again.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from queue import Empty
 from typing import Any, Final
 from uuid import uuid4
@@ -22,8 +26,38 @@ UNREADABLE_KEY: Final = "batchmill:unreadable:{queue}"
 UNREADABLE_KEPT: Final = 1000
 
 
+@dataclass(frozen=True, slots=True)
+class Popped:
+    """An entry that was taken off its list as the connection broke; whether it is registered as held, nobody knows.
+
+    Attributes:
+        key: of the list.
+        tag: its delivery tag; empty if it is no message.
+    """
+
+    key: str
+    entry: bytes
+    tag: str
+
+
 class Channel(redis.Channel):  # type: ignore[misc] # kombu has no types
-    """A Redis channel that parks what it cannot read."""
+    """A Redis channel that parks what it cannot read.
+
+    Attributes:
+        interrupted: entries that the lost connection left between queue and worker.
+    """
+
+    def __init__(self, *args: Any, **options: Any) -> None:  # noqa: ANN401 - kombu's own signature
+        self.interrupted: list[Popped] = []
+        super().__init__(*args, **options)
+
+    def hand_back(self, popped: Popped) -> None:
+        """Put an entry back in front of its list, or restore it, if it has been registered as held."""
+        with self.conn_or_acquire() as client:
+            if client.hexists(self.unacked_key, popped.tag):
+                self.qos.restore_by_tag(popped.tag, client)
+            else:
+                client.rpush(popped.key, popped.entry)
 
     def _brpop_read(self, **options: Any) -> bool:  # noqa: ANN401 - kombu's own signature
         try:
@@ -36,7 +70,7 @@ class Channel(redis.Channel):  # type: ignore[misc] # kombu has no types
                 raise Empty
             queue = bytes_to_str(popped[0]).rsplit(self.sep, 1)[0]
             self._queue_cycle.rotate(queue)
-            self._deliver_entry(queue, popped[1])
+            self._deliver_entry(queue, bytes_to_str(popped[0]), popped[1])
             return True
         finally:
             self._in_poll = None
@@ -49,12 +83,18 @@ class Channel(redis.Channel):  # type: ignore[misc] # kombu has no types
         except Exception:  # noqa: BLE001 - the message's outcome is made in the consumer
             return None
 
-    def _deliver_entry(self, queue: str, entry: bytes) -> None:
+    def _deliver_entry(self, queue: str, key: str, entry: bytes) -> None:
         message = _read(entry, queue)
-        if message is None:
-            self._park(queue, entry)
-        else:
-            self.connection._deliver(message, queue)  # noqa: SLF001 - kombu's own way in
+        tag = message["properties"]["delivery_tag"] if message else ""
+        try:
+            if message is None:
+                self._park(queue, entry)
+            else:
+                self.connection._deliver(message, queue)  # noqa: SLF001 - kombu's own way in
+        except self.connection_errors:
+            if tag not in self.qos._delivered:  # noqa: SLF001 - kombu's own
+                self.interrupted.append(Popped(key, entry, tag))
+            raise
 
     def _park(self, queue: str, entry: bytes) -> None:
         key = UNREADABLE_KEY.format(queue=queue)
