@@ -1,4 +1,4 @@
-"""A load of many messages, what a fault-free run would answer, and how often each answer was published."""
+"""A load of many messages, what a run without faults answers, and how often each answer was published."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import redis
+from celery import Celery
 
 from tests.benchmarks.peers.plain_model import PlainModel
-from tests.services import producer, wait_until
+from tests.services import wait_until
 from tests.tiny_models import WORDS
 
 if TYPE_CHECKING:
@@ -43,16 +44,12 @@ class Load:
         big: messages of 500 tickets, spread among them.
     """
 
-    def __init__(self, url: str, singles: int, big: int = 0) -> None:
+    def __init__(self, url: str, singles: int, big: int) -> None:
         self._client = redis.Redis.from_url(url)
-        self._published: Counter[str] = Counter()
-        self._listener = self._client.pubsub(ignore_subscribe_messages=True)
-        self._listener.psubscribe(**{f"{RESULT_KEY}*": self._count})
-        self._thread = self._listener.run_in_thread(sleep_time=0.05, daemon=True)
         sizes = [1] * singles
         for position in range(big):
             sizes.insert((position + 1) * singles // (big + 1), 500)
-        with producer(url) as app:
+        with Celery("producer", broker=url, set_as_current=False) as app:
             self.sent = {
                 app.send_task("classify.tickets", kwargs={"tickets": one}, queue="classify").id: one
                 for one in _messages(sizes)
@@ -80,22 +77,47 @@ class Load:
         """Wait until that many jobs have a result."""
         wait_until(lambda: self.recorded >= jobs, timeout_s, f"{jobs} of {len(self.sent)} jobs recorded")
 
-    def assert_all_as_without_faults(self, expected: Expected) -> None:
-        """Every job has exactly one result, published once, with the labels of a fault-free run."""
+    def assert_all_as_without_faults(self, expected: Expected, missing_max: int = 0) -> None:
+        """Every job has its result, with the labels of a fault-free run; but for as many as may be missing."""
+        missing = 0
         for task_id, tickets in self.sent.items():
-            recorded = json.loads(self._client.get(f"{RESULT_KEY}{task_id}"))
-            assert recorded["status"] == "SUCCESS"
-            answers = [(one["id"], one["label"]) for one in recorded["result"]["results"]]
+            recorded = self._client.get(f"{RESULT_KEY}{task_id}")
+            if recorded is None:
+                missing += 1
+                continue
+            answers = [(one["id"], one["label"]) for one in json.loads(recorded)["result"]["results"]]
             assert answers == [(ticket["id"], expected.label(ticket["text"])) for ticket in tickets]
-        wait_until(lambda: self._published.total() >= len(self.sent))
-        published = {task_id: self._published[f"{RESULT_KEY}{task_id}"] for task_id in self.sent}
-        assert published == dict.fromkeys(self.sent, 1)
+        assert missing <= missing_max
+        assert self.waiting == self.held == 0
 
     def close(self) -> None:
-        """Stop counting."""
+        """Disconnect."""
+        self._client.close()
+
+
+class CountedLoad(Load):
+    """A load that also counts how often each result is published. Its server must not go away."""
+
+    def __init__(self, url: str, singles: int, big: int) -> None:
+        self._published: Counter[str] = Counter()
+        self._listening = redis.Redis.from_url(url)
+        listener = self._listening.pubsub(ignore_subscribe_messages=True)
+        listener.psubscribe(**{f"{RESULT_KEY}*": self._count})
+        self._thread = listener.run_in_thread(sleep_time=0.05, daemon=True)
+        super().__init__(url, singles, big)
+
+    def assert_all_as_without_faults(self, expected: Expected) -> None:
+        """The same, and every result was published once."""
+        super().assert_all_as_without_faults(expected)
+        wait_until(lambda: self._published.total() >= len(self.sent))
+        assert self._published == {f"{RESULT_KEY}{task_id}": 1 for task_id in self.sent}
+
+    def close(self) -> None:
+        """Stop counting and disconnect."""
         self._thread.stop()
         self._thread.join(5)
-        self._client.close()
+        self._listening.close()
+        super().close()
 
     def _count(self, published: dict[str, Any]) -> None:
         self._published[published["channel"].decode()] += 1
