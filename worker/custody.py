@@ -1,0 +1,75 @@
+"""What this worker holds right now: the one list that the transport fills, the delivery empties and the keeper renews."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from worker.ledger import Drained, Held, Ledger
+
+
+class Holding(NamedTuple):
+    """A held message: its claim, how often its worker has died over it, and its size."""
+
+    held: Held
+    crashes: int
+    message_bytes: int
+
+
+class Custody:
+    """The messages that this process holds, by delivery tag. Thread-safe: each operation on the dict is atomic.
+
+    Args:
+        ledger: where the claims are kept.
+    """
+
+    def __init__(self, ledger: Ledger) -> None:
+        self.ledger = ledger
+        self._holdings: dict[str, Holding] = {}
+
+    def __len__(self) -> int:
+        """Return the number of held messages."""
+        return len(self._holdings)
+
+    def __getitem__(self, tag: str) -> Holding:
+        """Return what is held under a delivery tag."""
+        return self._holdings[tag]
+
+    @property
+    def held_bytes(self) -> int:
+        """Σ size of the held messages."""
+        return sum(holding.message_bytes for holding in list(self._holdings.values()))
+
+    def take(self, drained: Iterable[Drained]) -> None:
+        """Hold what was drained."""
+        for one in drained:
+            self._holdings[one.held.tag] = Holding(one.held, one.crashes, len(one.message))
+
+    def all(self) -> list[Held]:
+        """Return everything that is held."""
+        return [holding.held for holding in list(self._holdings.values())]
+
+    def forget(self, tags: Iterable[str]) -> None:
+        """Hold these no more, without a word to the ledger: they are recorded, or their claims are lost."""
+        for tag in tags:
+            self._holdings.pop(tag, None)
+
+    def done(self, tag: str) -> None:
+        """Let go of a message that needs nothing more."""
+        holding = self._holdings.pop(tag, None)
+        if holding is not None:
+            self.ledger.done([holding.held])
+
+    def give_back(self, tags: Sequence[str]) -> int:
+        """Put messages back to the front of their queues; return how many still were ours.
+
+        Newest first, so that the oldest is served first again.
+        """
+        holdings = [self._holdings.pop(tag) for tag in reversed(tags) if tag in self._holdings]
+        return self.ledger.give_back([holding.held for holding in holdings]) if holdings else 0
+
+    def tags(self) -> list[str]:
+        """Return the tags of everything that is held, in order of arrival."""
+        return list(self._holdings)
