@@ -16,7 +16,8 @@ ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None]
 
 WITHHELD = "(withheld)"
 _GUARDED_LOGGERS = ("celery", "kombu", "amqp")
-_OPEN_KEYS = frozenset({"id", "name", "runtime", "description", "hostname"})
+_OPEN_KEYS = frozenset({"id", "name", "runtime", "hostname"})
+_OWN_ERROR = "MessageError("  # celery gives the repr of a task's exception; ours quotes no input
 _IDENTIFIER = re.compile(r"[\w.@:/*-]{1,256}")  # task ids, node names, addresses; no sentence passes
 _TRUSTED_PACKAGES = frozenset({"worker", "tasks", "schemas", "kombu", "redis", "onnxruntime"})
 _TRUSTED_TYPES = (OSError, ImportError, MemoryError, KeyboardInterrupt, SystemExit)
@@ -38,7 +39,7 @@ def redact(record: logging.LogRecord) -> logging.LogRecord:
         return record
     guarded = logging.makeLogRecord(record.__dict__)
     if isinstance(record.args, Mapping):
-        guarded.args = {key: _shown(value) if key in _OPEN_KEYS else _STAND_IN for key, value in record.args.items()}
+        guarded.args = {key: _shown_of_task(key, value) for key, value in record.args.items()}
     else:
         guarded.args = tuple(map(_shown, record.args))
     return guarded
@@ -54,6 +55,13 @@ def exception_text(error: BaseException) -> str:
     package = type(error).__module__.partition(".")[0]
     trusted = package in _TRUSTED_PACKAGES or isinstance(error, _TRUSTED_TYPES)
     return str(error) if trusted else WITHHELD
+
+
+def _shown_of_task(key: str, value: object) -> object:
+    """Return a value of the dict with which celery formats its lines per task, or the stand-in."""
+    if key == "description" or (key == "exc" and isinstance(value, str) and value.startswith(_OWN_ERROR)):
+        return value  # celery's own words for what happened, our own for why
+    return _shown(value) if key in _OPEN_KEYS else _STAND_IN
 
 
 def _shown(value: object) -> object:

@@ -6,13 +6,17 @@ what a deployment does, with nothing faked.
 
 import json
 import os
+import signal
+import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from importlib import resources
-from typing import Final
+from typing import Final, NoReturn
 
 import celery
 import click
+from celery.exceptions import TimeoutError as WaitedTooLong
 from celery.result import ResultSet
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -27,7 +31,6 @@ from tasks.commands.process import WorkerProcess, running_worker
 from tasks.commands.report import figures, ticket_table
 from worker.settings import Settings, env_name, load
 
-READY_WITHIN_S: Final = 60.0
 DONE_WITHIN_S: Final = 120.0
 _WIDTH_WITHOUT_TERMINAL: Final = 110
 _STOP_MARGIN_S: Final = 10.0
@@ -42,9 +45,10 @@ def demo() -> None:
 
     Exits with 0 only if every ticket came back with a label. Stops what it started.
     """
-    console = Console(highlight=False)
+    console = Console(highlight=False, markup=False)
     if not console.is_terminal:
         console.width = _WIDTH_WITHOUT_TERMINAL
+    signal.signal(signal.SIGTERM, _leave)
     with ValkeyServer(appendonly="yes") as server:
         settings = load(broker_url=f"{server.connection_url}/0", model="default")
         console.print(f"1. Valkey is running on {settings.broker_url}, for this demo only.")
@@ -53,12 +57,19 @@ def demo() -> None:
             exit_failed()
 
 
+def _leave(number: int, _frame: object) -> NoReturn:
+    """End at SIGTERM by way of the blocks that stop the server and the worker."""
+    sys.exit(128 + number)
+
+
 def _provide_model(console: Console, settings: Settings) -> None:
     found = default_model_dir(settings.cache_dir)
     if found is None:
         console.print("2. Building the default model; its weights are downloaded once.")
         found = build_default(settings.cache_dir, progress=lambda step: console.print(f"   {step}"))
-    console.print(f"2. The default model is in {found}.")
+        console.print(f"   It is in {found}.")
+    else:
+        console.print(f"2. The default model is in {found}.")
 
 
 def _run(console: Console, settings: Settings) -> bool:
@@ -67,12 +78,10 @@ def _run(console: Console, settings: Settings) -> bool:
     app = open_client(settings)
     console.print("3. Starting a worker: batchmill worker")
     with running_worker(_environment(settings), settings.drain_timeout_s + _STOP_MARGIN_S) as worker:
-        worker.wait_ready(app, READY_WITHIN_S)
-        console.print(f"4. Sending {len(tickets)} tickets, one message each, with stock Celery's send_task.")
-        started_s = time.perf_counter()
+        console.print(f"4. Sending {len(tickets)} tickets with stock Celery while it loads the model, one a message.")
         ids = {send(app, _message(ticket)): ticket["id"] for ticket in tickets}
-        outcomes = _collect(console, app, ids, worker)
-        wall_s = time.perf_counter() - started_s
+        wall_s = _await_all(console, app, list(ids), worker)
+        outcomes = {ticket_id: outcome.read(app, task_id) for task_id, ticket_id in ids.items()}
     console.print(ticket_table(tickets, outcomes))
     return _summarise(console, len(tickets), outcomes.values(), wall_s)
 
@@ -96,17 +105,25 @@ def _environment(settings: Settings) -> dict[str, str]:
     return os.environ | {env_name(field): value for field, value in given.items()}
 
 
-def _collect(
-    console: Console, app: celery.Celery, ids: Mapping[str, str], worker: WorkerProcess
-) -> dict[str, outcome.Outcome]:
-    """Wait for the results with a progress bar; return the outcomes by ticket id."""
-    waiting = ResultSet([app.AsyncResult(task_id) for task_id in ids], app=app)
+def _await_all(console: Console, app: celery.Celery, task_ids: Sequence[str], worker: WorkerProcess) -> float:
+    """Wait for the results with a progress bar; return the seconds between the first and the last.
+
+    Raises:
+        Unfit: the worker ended meanwhile.
+    """
+    waiting = ResultSet([app.AsyncResult(task_id) for task_id in task_ids], app=app)
     columns = (TextColumn("   results"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console) as progress:
-        bar = progress.add_task("results", total=len(ids))
-        for _ in waiting.iter_native(timeout=DONE_WITHIN_S, on_interval=worker.require_alive):
-            progress.advance(bar)
-    return {ticket_id: outcome.read(app, task_id) for task_id, ticket_id in ids.items()}
+    came_s = []
+    try:
+        with Progress(*columns, console=console) as progress, suppress(WaitedTooLong):
+            bar = progress.add_task("results", total=len(task_ids))
+            for _ in waiting.iter_native(timeout=DONE_WITHIN_S, on_interval=worker.require_alive):
+                came_s.append(time.perf_counter())
+                progress.advance(bar)
+    finally:
+        for each in waiting.results:  # or Celery unsubscribes when they are collected, from a server that is gone
+            app.backend.remove_pending_result(each)
+    return came_s[-1] - came_s[0] if came_s else 0.0
 
 
 def _summarise(console: Console, sent: int, outcomes: Iterable[outcome.Outcome], wall_s: float) -> bool:

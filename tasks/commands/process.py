@@ -1,22 +1,18 @@
 """A worker in a process of its own, as an operator would start it.
 
-It is ready when it answers a ping, and gone when the block that started it ends.
+It is gone when the block that started it ends, and its log is quoted should it end sooner.
 """
 
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-import celery
-
 from tasks.commands.failures import Unfit
 
-PING_TIMEOUT_S: Final = 0.5
 _LOG_TAIL_LINES: Final = 15
 
 
@@ -36,18 +32,6 @@ class WorkerProcess:
         if (code := self._process.poll()) is not None:
             tail = self._log_path.read_text(encoding="utf-8", errors="replace").splitlines()[-_LOG_TAIL_LINES:]
             raise Unfit("\n".join([f"the worker ended with exit code {code}; its last lines:", *tail]))
-
-    def wait_ready(self, app: celery.Celery, timeout_s: float) -> None:
-        """Block until the worker answers a ping: its model is warm and it consumes.
-
-        Raises:
-            Unfit: it ended, or did not answer in time.
-        """
-        ends_s = time.monotonic() + timeout_s
-        while not app.control.ping(timeout=PING_TIMEOUT_S, limit=1):
-            self.require_alive()
-            if time.monotonic() > ends_s:
-                raise Unfit(f"the worker did not answer within {timeout_s:.0f} s")
 
     def stop(self, timeout_s: float) -> int:
         """Ask it to drain and wait; kill it at the timeout. Return its exit code."""

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from tasks.commands.outcome import Outcome, Result
 
@@ -18,7 +18,7 @@ class Figures:
 
     Attributes:
         tickets: how many came back with a label.
-        wall_s: from the first message sent to the last result read.
+        wall_s: between the first and the last result.
         batches: how many model calls they took.
         batch_size_max: the largest.
         padding_waste: share of padding in the real tokens: (padded - real) / real.
@@ -34,10 +34,11 @@ class Figures:
 
     def lines(self) -> list[str]:
         """Return the figures as sentences."""
-        rate, average = self.tickets / self.wall_s, self.tickets / self.batches
+        rate = (self.tickets - 1) / self.wall_s if self.wall_s else 0.0
+        average = self.tickets / self.batches
         model = self.model
         return [
-            f"throughput     {rate:.0f} tickets/s ({self.tickets} in {self.wall_s:.2f} s)",
+            f"throughput     {rate:.0f} tickets/s, {self.wall_s:.2f} s from the first result to the last",
             f"batches        {self.batches:.0f}: {average:.1f} tickets each, {self.batch_size_max} at most",
             f"padding waste  {self.padding_waste:.1%} of the real tokens",
             f"model          {model['name']} {model['version']}, {model['precision']}",
@@ -65,7 +66,8 @@ def ticket_table(tickets: Sequence[Mapping[str, str]], outcomes: Mapping[str, Ou
     table = Table("ticket", "lang", "text", "label", "score", box=None, pad_edge=False)
     table.columns[-1].justify = "right"
     for ticket in tickets:
-        table.add_row(ticket["id"], ticket["language"], shortened(ticket["text"]), *_answer(outcomes[ticket["id"]]))
+        label, score = _answer(outcomes[ticket["id"]])
+        table.add_row(ticket["id"], ticket["language"], Text(shortened(ticket["text"])), label, score)
     return table
 
 
@@ -75,10 +77,11 @@ def shortened(text: str) -> str:
     return line if len(line) <= TEXT_CHARACTERS else f"{line[: TEXT_CHARACTERS - 1]}…"
 
 
-def _answer(outcome: Outcome) -> tuple[str, str]:
+def _answer(outcome: Outcome) -> tuple[Text, str]:
+    """Return what the columns `label` and `score` show."""
     if outcome.result is None:
-        return f"[red]{escape(outcome.error or outcome.state)}[/red]", ""
+        return Text(outcome.error or outcome.state, style="red"), ""
     ticket = outcome.result["results"][0]
     if error := ticket.get("error"):
-        return f"[red]{error['code']}[/red]", ""
-    return escape(ticket["label"] or "-"), f"{ticket['score'] or 0:.2f}"
+        return Text(error["code"], style="red"), ""
+    return Text(ticket["label"] or "-"), f"{ticket['score'] or 0:.2f}"

@@ -123,6 +123,17 @@ def test_a_connection_error_keeps_its_address_and_cause() -> None:
     assert "Connection refused" in stream.getvalue()
 
 
+@pytest.mark.parametrize(
+    ("exc", "shown"), [("MessageError('unknown_field: tickets[0].x')", True), (f"ValueError('{CANARY}')", False)]
+)
+def test_a_failed_task_says_why_if_the_error_is_our_own(exc: str, shown: bool) -> None:  # noqa: FBT001 - a case
+    stream = configured()
+    context = {"id": "a1", "name": "classify.tickets", "description": "raised unexpected", "exc": exc, "args": CANARY}
+    logging.getLogger("celery.app.trace").error("Task %(name)s[%(id)s] %(description)s: %(exc)s", context)
+    (line,) = lines(stream)
+    assert line["event"] == f"Task classify.tickets[a1] raised unexpected: {exc if shown else WITHHELD}"
+
+
 def test_redaction_leaves_the_original_record_to_other_handlers() -> None:
     record = logging.LogRecord("kombu.x", logging.ERROR, "f", 1, "%r", ({"body": CANARY},), None)
     assert redact(record) is not record
