@@ -18,6 +18,8 @@ from worker.task import BatchTask
 if TYPE_CHECKING:
     from worker.settings import Settings
 
+SOCKET_TIMEOUT_S = 10.0  # a half-open connection is noticed, and mended, within 25 s
+HEALTH_CHECK_S = 10
 INTRA_OP_THREADS = 1  # parallelism comes from the runners: it costs 5 to 12 % less CPU than threads inside one call
 
 
@@ -29,10 +31,15 @@ class ClassifyTickets(BatchTask):
 
 def create_app(settings: Settings) -> BatchApp:
     """Return the application: broker, results, queues and tasks; it connects and loads nothing yet."""
+    sentinel = settings.broker_url.startswith("sentinel:")
     app = BatchApp("batchmill", settings=settings, load=load_workload, backend=_backend_url(settings.broker_url))
     app.conf.update(
         broker_url=settings.broker_url,
-        broker_transport="worker.transport:Transport",
+        broker_transport=f"worker.transport:{'SentinelTransport' if sentinel else 'Transport'}",
+        redis_socket_timeout=SOCKET_TIMEOUT_S,
+        redis_socket_connect_timeout=SOCKET_TIMEOUT_S,
+        redis_socket_keepalive=True,
+        redis_backend_health_check_interval=HEALTH_CHECK_S,
         broker_connection_retry_on_startup=True,
         broker_connection_max_retries=None,
         accept_content=["json"],
@@ -47,12 +54,20 @@ def create_app(settings: Settings) -> BatchApp:
         worker_pool="worker.pool:BatchPool",
         worker_consumer="worker.consumer:Consumer",
         worker_concurrency=settings.max_jobs_in_flight,
-        worker_prefetch_multiplier=1,
+        worker_prefetch_multiplier=0,  # the credit limits what is fetched
         worker_enable_prefetch_count_reduction=False,
         worker_hijack_root_logger=False,
         worker_redirect_stdouts=False,
         worker_cancel_long_running_tasks_on_connection_loss=False,
     )
+    app.conf.broker_transport_options = {
+        "custody": app.custody,
+        "room": app.credit,
+        "socket_timeout": SOCKET_TIMEOUT_S,
+        "socket_connect_timeout": SOCKET_TIMEOUT_S,
+        "socket_keepalive": True,
+        "health_check_interval": HEALTH_CHECK_S,
+    }
     app.register_task(ClassifyTickets())
     return app
 

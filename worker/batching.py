@@ -66,6 +66,16 @@ class Batch:
         return [item for row in self.rows for item in row]
 
     @property
+    def jobs(self) -> list[Job]:
+        """The jobs of its items, each once, in the order of the rows."""
+        return list(dict.fromkeys(item.job for item in self.items))
+
+    @property
+    def is_suspect(self) -> bool:
+        """Whether it is of a job that must run with nothing else; such a batch is of one job."""
+        return self.rows[0][0].job.suspect
+
+    @property
     def real_tokens(self) -> int:
         """Σ row length."""
         return sum(row[0].length for row in self.rows)
@@ -163,21 +173,22 @@ class MicroBatcher:
         """Decide what runs now; the items of the decision no longer wait."""
         now_s = self._clock()
         dropped: list[Job] = []
-        wait_s: float | None = None
-        for band in sorted((b for b in self._bands.values() if len(b)), key=lambda b: b.urgency(now_s)):
-            while len(band):
-                delay_s = band.delay_s(now_s)
-                if delay_s > 0:
-                    wait_s = delay_s if wait_s is None else min(wait_s, delay_s)
-                    break
-                batch = self._wanted(band.pop(now_s), now_s, dropped)
-                if batch is not None:
-                    return Decision(batch, tuple(dropped))
-        return Decision(None, tuple(dropped), wait_s)
+        while (band := self._most_urgent(now_s)) is not None:
+            job = band.head.job
+            if not self._is_unwanted(job, now_s):
+                return Decision(self._wanted(band.pop(now_s), now_s, dropped), tuple(dropped))
+            band.discard(job)  # before it takes a turn
+            dropped.append(job)
+        delays_s = (band.delay_s(now_s) for band in self._bands.values() if len(band))
+        return Decision(None, tuple(dropped), min(delays_s, default=None))
 
-    def _wanted(self, batch: Batch, now_s: float, dropped: list[Job]) -> Batch | None:
-        """Drop the jobs of the batch that nobody waits for; return what is left to run."""
-        unwanted = [job for job in {item.job: None for item in batch.items} if self._is_unwanted(job, now_s)]
+    def _most_urgent(self, now_s: float) -> _Band | None:
+        ready = (band for band in self._bands.values() if len(band) and band.delay_s(now_s) <= 0)
+        return min(ready, key=lambda band: band.urgency(now_s), default=None)
+
+    def _wanted(self, batch: Batch, now_s: float, dropped: list[Job]) -> Batch:
+        """Drop the jobs of the batch that nobody waits for; return what is left: at least its head."""
+        unwanted = [job for job in batch.jobs if self._is_unwanted(job, now_s)]
         if not unwanted:
             return batch
         for job in unwanted:
@@ -185,7 +196,7 @@ class MicroBatcher:
         dropped.extend(unwanted)
         rows = [tuple(item for item in row if item.job not in unwanted) for row in batch.rows]
         rows = [row for row in rows if row]
-        return Batch(tuple(rows), max(row[0].length for row in rows)) if rows else None
+        return Batch(tuple(rows), max(row[0].length for row in rows))
 
     def _is_unwanted(self, job: Job, now_s: float) -> bool:
         return (job.deadline_s is not None and job.deadline_s <= now_s) or self._is_cancelled(job)
@@ -209,14 +220,14 @@ class _Band:
         return self._items
 
     def add(self, item: Item) -> None:
-        jobs = self._resumed if item.job.served else self._fresh
+        # Another lane may have served a job that is still fresh here.
+        jobs = self._fresh if item.job in self._fresh or not item.job.served else self._resumed
         jobs.setdefault(item.job, {})[item] = None
         self._items += 1
         self._tokens += item.length
 
     def discard(self, job: Job) -> list[Item]:
-        jobs = self._resumed if job.served else self._fresh
-        items = list(jobs.get(job, ()))
+        items = list(self._jobs_with(job).get(job, ()))
         for item in items:
             self._remove(item)
         self._planned.clear()
@@ -234,21 +245,31 @@ class _Band:
             return 0.0
         return self._oldest_s() + policy.max_queue_delay_s - now_s
 
+    @property
+    def head(self) -> Item:
+        """The item whose turn it is."""
+        return next(iter(next(iter(self._next().values()))))
+
     def pop(self, now_s: float) -> Batch:
-        """Remove and return the batch of the item whose turn it is."""
-        jobs = self._fresh if self._fresh and (self._fresh_is_next or not self._resumed) else self._resumed
+        """Remove and return the batch of the head."""
+        head, jobs = self.head, self._next()
         # Jobs that ran before get the next turn only if they were waiting for this one.
         self._fresh_is_next = jobs is self._resumed or not self._resumed
-        head = _first_item(jobs)
         if head not in self._planned:
             self._plan(jobs)
         batch = self._planned[head]
         for item in batch.items:
             del self._planned[item]
             self._remove(item)
-        self._rotate({item.job for item in batch.items})
+        self._rotate(batch.jobs)
         self._served_s = now_s
         return batch
+
+    def _next(self) -> dict[Job, dict[Item, None]]:
+        return self._fresh if self._fresh and (self._fresh_is_next or not self._resumed) else self._resumed
+
+    def _jobs_with(self, job: Job) -> dict[Job, dict[Item, None]]:
+        return self._fresh if job in self._fresh else self._resumed
 
     def _plan(self, first: dict[Job, dict[Item, None]]) -> None:
         """Plan a window of items, those of `first` and of the other jobs in turns."""
@@ -258,19 +279,16 @@ class _Band:
             chain.from_iterable(_in_turns(_by_rounds(first, policy), _by_rounds(other, policy))),
             policy.planning_window,
         )
-        rows: dict[object, list[Item]] = {}
+        groups: dict[Job | None, list[Item]] = {}
         for item in window:
-            rows.setdefault(item if item.key is None else item.key, []).append(item)
-        distinct = [tuple(items) for items in rows.values()]
-        lengths = [row[0].length for row in distinct]
-        plan = plan_batches(lengths, policy.max_batch_size, policy.max_batch_tokens, policy.call_cost_tokens)
+            groups.setdefault(item.job if item.job.suspect else None, []).append(item)
         self._planned.clear()
-        for indices in plan:
-            batch = Batch(tuple(distinct[index] for index in indices), lengths[indices[-1]])
-            self._planned.update((item, batch) for item in batch.items)
+        for items in groups.values():
+            for batch in _cut(items, policy):
+                self._planned.update((item, batch) for item in batch.items)
 
     def _remove(self, item: Item) -> None:
-        jobs = self._resumed if item.job.served else self._fresh
+        jobs = self._jobs_with(item.job)
         items = jobs[item.job]
         del items[item]
         if not items:
@@ -278,20 +296,31 @@ class _Band:
         self._items -= 1
         self._tokens -= item.length
 
-    def _rotate(self, served: set[Job]) -> None:
+    def _rotate(self, served: Iterable[Job]) -> None:
         """Put the jobs of a batch behind the others."""
         for job in served:
-            items = (self._resumed if job.served else self._fresh).pop(job, None)
+            items = self._jobs_with(job).pop(job, None)
             job.served = True
             if items:
                 self._resumed[job] = items
 
     def _oldest_s(self) -> float:
-        return min(_first_item(jobs).queued_s for jobs in (self._fresh, self._resumed) if jobs)
+        # Jobs come in the order of their first items; once served they go round, and any may hold the oldest.
+        oldest = chain(islice(self._fresh.values(), 1), self._resumed.values())
+        return min(next(iter(items)).queued_s for items in oldest)
 
 
-def _first_item(jobs: dict[Job, dict[Item, None]]) -> Item:
-    return next(iter(next(iter(jobs.values()))))
+def _cut(items: Sequence[Item], policy: BatchPolicy) -> Iterator[Batch]:
+    """Cut items into batches; identical inputs share a row."""
+    rows: dict[object, list[Item]] = {}
+    for item in items:
+        rows.setdefault(item if item.key is None else item.key, []).append(item)
+    distinct = [tuple(same) for same in rows.values()]
+    lengths = [row[0].length for row in distinct]
+    for indices in plan_batches(
+        lengths, policy.max_batch_size, policy.max_batch_tokens, policy.call_cost_tokens
+    ):
+        yield Batch(tuple(distinct[index] for index in indices), lengths[indices[-1]])
 
 
 def _by_rounds(jobs: dict[Job, dict[Item, None]], policy: BatchPolicy) -> Iterator[list[Item]]:

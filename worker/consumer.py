@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 from celery.worker import consumer
+from redis.exceptions import RedisError
 
 from schemas.errors import ErrorCode, MessageError
+from worker import protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,8 +25,6 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 kombu_log = logging.getLogger(__name__)  # what kombu's methods expect
 
-BODY_PARTS = 3  # args, kwargs, embed
-
 
 class Consumer(consumer.Consumer):  # type: ignore[misc] # celery has no types
     """Guards the door: what passes is a task that we have, with a body that decodes, of a size that we take."""
@@ -33,7 +33,7 @@ class Consumer(consumer.Consumer):  # type: ignore[misc] # celery has no types
     pool: BatchPool
 
     def __init__(self, *args: Any, **options: Any) -> None:  # noqa: ANN401 - Celery's own signature
-        self._left_behind: set[str] = set()
+        self._left_behind: list[str] = []
         super().__init__(*args, **options)
 
     def create_task_handler(self, *args: Any, **options: Any) -> Callable[[Any], None]:  # noqa: ANN401 - Celery's own
@@ -43,10 +43,13 @@ class Consumer(consumer.Consumer):  # type: ignore[misc] # celery has no types
         def on_message(message: Any) -> None:  # noqa: ANN401 - kombu's message
             try:
                 self._check(message)
+                handle(message)
             except MessageError as exc:
                 self._refuse(message, exc)
-            else:
-                handle(message)
+            except (RedisError, OSError):  # the connection's trouble, not the message's
+                raise
+            except Exception as exc:  # noqa: BLE001 - makes the message's outcome; it must not end the worker
+                self.on_invalid_task(None, message, exc)
 
         return on_message
 
@@ -66,22 +69,20 @@ class Consumer(consumer.Consumer):  # type: ignore[misc] # celery has no types
 
     def on_close(self) -> None:
         """Remember what the lost connection held."""
-        if self.task_consumer is not None:
-            qos = self.task_consumer.channel.qos
-            self._left_behind.update(tag for tag in qos._delivered if tag not in qos._dirty)  # noqa: SLF001 - kombu's own
         super().on_close()
+        self._left_behind = [tag for tag in self.app.custody.tags() if tag not in self.pool.held_tags()]
 
     def on_ready(self) -> None:
         """Hand back what was left behind, but for the jobs that still run here."""
         super().on_ready()
-        channel = self.task_consumer.channel
-        for tag in self._left_behind - self.pool.held_tags():
-            channel.qos.restore_by_tag(tag, leftmost=True)
-        self._left_behind.clear()
+        self.app.custody.give_back(self._left_behind)
+        self._left_behind = []
 
     def _check(self, message: Any) -> None:  # noqa: ANN401 - kombu's message
         """Raise `MessageError` unless the message can be handed to Celery."""
         limit = self.app.settings.max_message_bytes
+        if not isinstance(message.body, str | bytes):
+            raise MessageError(ErrorCode.NOT_JSON, "the body is no text in the encoding that body_encoding names")
         if len(message.body) > limit:
             raise MessageError(
                 ErrorCode.MESSAGE_TOO_LARGE,
@@ -93,33 +94,16 @@ class Consumer(consumer.Consumer):  # type: ignore[misc] # celery has no types
             payload = message.decode()
         except Exception as exc:
             raise MessageError(ErrorCode.NOT_JSON, f"the body does not decode: {type(exc).__name__}") from exc
-        headers, (args, kwargs, embed) = _unpack(message.headers, payload)
-        if headers["task"] not in self.strategies:
-            raise MessageError(ErrorCode.UNKNOWN_TASK, f"this worker has no task {headers['task'][:200]!r}")
-        if not (isinstance(args, list) and isinstance(kwargs, dict) and isinstance(embed, dict | None)):
-            raise MessageError(ErrorCode.INVALID_MESSAGE, "the body must be [list of args, object of kwargs, object]")
+        task = protocol.unpack(message.headers, payload).headers["task"]
+        if task not in self.strategies:
+            raise MessageError(ErrorCode.UNKNOWN_TASK, f"this worker has no task {task[:200]!r}")
 
     def _refuse(self, message: Any, error: MessageError) -> None:  # noqa: ANN401 - kombu's message
         """Record the failure under the task id, if there is one, then take the message off the queue."""
-        task_id = _header(message, "id")
-        log.warning("message.refused", task_id=task_id, task=_header(message, "task"), code=error.code.value)
+        task_id = protocol.task_id(message.headers, message._decoded_cache)  # noqa: SLF001 - None if never decoded
+        log.warning("message.refused", task_id=task_id, reason=str(error))
         if task_id is not None:
             self.app.backend.mark_as_failure(task_id, error)
+            if self.event_dispatcher:
+                self.event_dispatcher.send("task-failed", uuid=task_id, exception=repr(error))
         message.reject_log_error(kombu_log, self.connection_errors)
-
-
-def _unpack(headers: Any, payload: Any) -> tuple[dict[str, str], tuple[Any, Any, Any]]:  # noqa: ANN401 - untrusted
-    """Return headers and body parts of a protocol 2 or protocol 1 message."""
-    if "task" not in headers and isinstance(payload, dict):
-        headers, payload = payload, (payload.get("args", []), payload.get("kwargs", {}), None)
-    for name in ("task", "id"):
-        if not isinstance(headers.get(name), str) or not headers[name]:
-            raise MessageError(ErrorCode.INVALID_MESSAGE, f"the header {name!r} must be a non-empty string")
-    if not isinstance(payload, (list, tuple)) or len(payload) != BODY_PARTS:
-        raise MessageError(ErrorCode.INVALID_MESSAGE, "the body must be [list of args, object of kwargs, object]")
-    return headers, tuple(payload)
-
-
-def _header(message: Any, name: str) -> str | None:  # noqa: ANN401 - kombu's message
-    value = message.headers.get(name)
-    return value if isinstance(value, str) and value else None

@@ -33,6 +33,10 @@ class Custody:
         """Return the number of held messages."""
         return len(self._holdings)
 
+    def __contains__(self, tag: object) -> bool:
+        """Say whether a message is held under this delivery tag."""
+        return tag in self._holdings
+
     def __getitem__(self, tag: str) -> Holding:
         """Return what is held under a delivery tag."""
         return self._holdings[tag]
@@ -41,6 +45,11 @@ class Custody:
     def held_bytes(self) -> int:
         """Σ size of the held messages."""
         return sum(holding.message_bytes for holding in list(self._holdings.values()))
+
+    def crashes(self, tag: str) -> int:
+        """Return how often a worker has died while it had this message in inference."""
+        holding = self._holdings.get(tag)
+        return 0 if holding is None else holding.crashes
 
     def take(self, drained: Iterable[Drained]) -> None:
         """Hold what was drained."""

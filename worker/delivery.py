@@ -1,11 +1,8 @@
-"""From a finished job to its recorded result: one trace per job, one transaction per group of jobs.
+"""From a finished job to its recorded end: one trace per job, one commit per group of jobs.
 
-The finisher thread runs Celery's tracer for each finished job while the result backend captures what it would store,
-then writes and publishes all results and acknowledges all messages in a single MULTI/EXEC. Broker and result backend
-are the same Redis database, so a result is recorded exactly when its message is gone. What the tracer publishes (links,
-chains, chord parts, retries) goes out by Celery's own steps, before the result, as in stock Celery.
-
-This is the seam for another way to commit: `Finisher` needs nothing but `commit(traced)`.
+Celery's tracer runs for each job while its result and everything that it publishes (links, chains, retries) are held
+back; then one script records, publishes and acknowledges what this worker's claims still own. A claim that was lost
+meanwhile fences all of it off. Tasks that are not batched run on threads of their own and end the same way.
 """
 
 from __future__ import annotations
@@ -17,60 +14,59 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import structlog
+from billiard.einfo import ExceptionInfo
 from celery import states
 from celery.backends.redis import RedisBackend, SentinelBackend
 from kombu.transport.virtual import QoS
-from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import OutOfMemoryError, ReadOnlyError, RedisError
-from redis.exceptions import TimeoutError as RedisTimeoutError
+from redis.exceptions import RedisError
 
+from schemas.errors import ErrorCode, MessageError
+from worker.ledger import Commit
+from worker.protocol import EMBEDDED
 from worker.task import answering
+from worker.transport import holding_back
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from celery.worker.request import Request
 
+    from worker.custody import Custody
     from worker.jobs import Job
 
 log = structlog.get_logger(__name__)
 
-GROUP = 256  # jobs of one transaction
-PASSING_ERRORS = (RedisConnectionError, RedisTimeoutError, ReadOnlyError, OutOfMemoryError)
-
-
-@dataclass(frozen=True, slots=True)
-class Stored:
-    """A result that the backend would have written: its key, its encoded value, its lifetime in seconds (0 = none)."""
-
-    key: str
-    value: str | bytes
-    ttl_s: int
+GROUP = 256  # jobs of one commit
+FIRST_PAUSE_S = 0.1
+LAST_PAUSE_S = 2.0
+FENCED = 0
 
 
 @dataclass(slots=True)
 class Traced:
-    """A finished job after Celery's tracer.
+    """A job after Celery's tracer.
 
     Attributes:
         request: Celery's request.
         answer: what Celery's pool callback expects: (failed, return value or exception info, seconds).
-        stored: results to write.
+        results: key, encoded value and lifetime in seconds of what the backend would have stored.
+        messages: list and message of what the task published.
         settled: whether the message is done; False leaves it to Celery (Reject).
     """
 
     request: Request
-    answer: tuple[int, object, float]
-    stored: list[Stored] = field(default_factory=list)
+    answer: tuple[int, object, float] = (0, None, 0.0)
+    results: list[tuple[str, str | bytes, int]] = field(default_factory=list)
+    messages: list[tuple[str, str]] = field(default_factory=list)
     settled: bool = True
 
 
 class _Capturing:
     """A Redis result backend that can hold results back. One instance per thread, as Celery makes them."""
 
-    captured: list[Stored] | None = None
+    captured: list[tuple[str, str | bytes, int]] | None = None
 
-    def _store_result(
+    def _store_result(  # noqa: PLR0913 - Celery's own signature
         self,
         task_id: str,
         result: object,
@@ -84,74 +80,108 @@ class _Capturing:
         meta = self._get_result_meta(result=result, state=state, traceback=traceback, request=request)  # type: ignore[attr-defined]
         meta["task_id"] = task_id
         ttl_s = self.failure_expires if state == states.FAILURE else self.expires  # type: ignore[attr-defined]
-        self.captured.append(Stored(self.get_key_for_task(task_id), self.encode(meta), ttl_s or 0))  # type: ignore[attr-defined]
+        self.captured.append((self.get_key_for_task(task_id), self.encode(meta), ttl_s or 0))  # type: ignore[attr-defined]
         return result
+
+    def on_chord_part_return(self, request: Any, state: str, result: object, **options: Any) -> object:  # noqa: ANN401 - Celery's own signature
+        """Count a chord's part once, even if a dead worker had counted it already.
+
+        Celery keys a part by its whole result, which holds timings; a second run would count as a second part.
+        """
+        if self._chord_zset and request.group is not None and request.group_index is not None:  # type: ignore[attr-defined]
+            parts = self.get_key_for_group(request.group, ".j")  # type: ignore[attr-defined]
+            self.client.zremrangebyscore(parts, request.group_index, request.group_index)  # type: ignore[attr-defined]
+        return super().on_chord_part_return(request, state, result, **options)  # type: ignore[misc]
 
 
 class CapturingBackend(_Capturing, RedisBackend):  # type: ignore[misc] # celery has no types
-    """Celery's Redis backend, able to hold results back for one write."""
+    """Celery's Redis backend, able to hold results back for one commit."""
 
 
 class CapturingSentinelBackend(_Capturing, SentinelBackend):  # type: ignore[misc] # celery has no types
-    """Celery's Sentinel backend, able to hold results back for one write."""
+    """Celery's Sentinel backend, able to hold results back for one commit."""
 
 
-def trace(job: Job) -> Traced:
-    """Run Celery's tracer for a finished job, holding its result back. The job's `context` is its request."""
-    request: Any = job.context
+def trace(request: Any, job: Job | None = None) -> Traced:  # noqa: ANN401 - Celery's request
+    """Run Celery's tracer for a request, holding back its result and what it publishes.
+
+    Args:
+        request: what Celery received.
+        job: what the engine made of it; None = the task's own body runs now.
+    """
     task = request.task
     backend = task.backend
     args, kwargs, embed = request._payload  # noqa: SLF001 - decoded once, on receipt
     context = request.request_dict
-    context.update({"args": args, "kwargs": kwargs, "is_eager": False}, **(embed or {}))
-    backend.captured = []
+    context.update({"args": args, "kwargs": kwargs, "is_eager": False})
+    context.update({name: (embed or {}).get(name) for name in EMBEDDED})
+    traced = Traced(request)
+    backend.captured = traced.results
     try:
-        with answering(job):
+        with answering(job), holding_back(traced.messages):
             value, info, seconds, shown = task.__trace__(request.id, args, kwargs, context)
-        stored = backend.captured
     finally:
         backend.captured = None
-    if info is None:
-        return Traced(request, (0, shown, seconds), stored)
-    return Traced(request, (1, value, seconds), stored, settled=info.state != states.REJECTED)
+    traced.answer = (0, shown, seconds) if info is None else (1, value, seconds)
+    traced.settled = info is None or info.state != states.REJECTED
+    return traced
 
 
-def commit(backend: Any, traced: Sequence[Traced]) -> None:  # noqa: ANN401 - a capturing backend
-    """Write and publish the results of a group and acknowledge its messages, all or nothing.
+def untraceable(request: Any, exc: BaseException) -> Traced:  # noqa: ANN401 - Celery's request
+    """Return the failure of a job whose end Celery's tracer could not make, such as one with a callback to nowhere."""
+    backend = request.task.backend
+    code = ErrorCode.OUT_OF_MEMORY if isinstance(exc, MemoryError) else ErrorCode.INTERNAL
+    traced = Traced(request)
+    backend.captured = traced.results
+    try:
+        raise MessageError(code, f"Celery could not end the task: {type(exc).__name__}")  # for its traceback
+    except MessageError as error:
+        if request.store_errors:
+            backend.store_result(request.id, error, states.FAILURE, request=request)
+        traced.answer = (1, ExceptionInfo(), 0.0)
+    finally:
+        backend.captured = None
+    return traced
+
+
+def safely_trace(request: Any, job: Job | None = None) -> Traced:  # noqa: ANN401 - Celery's request
+    """Trace a request; whatever goes wrong there is its outcome, not the end of the thread that traces."""
+    try:
+        return trace(request, job)
+    except BaseException as exc:  # noqa: BLE001 - makes the job's outcome
+        log.error("job.trace_failed", task_id=request.id, error=type(exc).__name__)  # noqa: TRY400 - no payloads
+        return untraceable(request, exc)
+
+
+def commit(custody: Custody, traced: Sequence[Traced]) -> list[Traced]:
+    """Record what a group of jobs came to and acknowledge their messages; return those that are recorded.
+
+    The others are fenced off: the claim is lost, or the message was revoked with terminate while it ran.
 
     Raises:
-        RedisError: nothing was written.
+        RedisError: nothing was recorded.
     """
-    traced = [one for one in traced if not one.request.acknowledged]  # revoked with terminate meanwhile
-    already = _succeeded(backend, [stored.key for one in traced for stored in one.stored])
-    with backend.client.pipeline(transaction=True) as pipe:
-        for one in traced:
-            for stored in one.stored:
-                if stored.key not in already:
-                    _write(pipe, stored)
-            if one.settled:
-                channel = one.request.message.channel
-                tag = one.request.message.delivery_tag
-                pipe.zrem(channel.unacked_index_key, tag).hdel(channel.unacked_key, tag)
-        pipe.execute()
-    for one in traced:
-        if one.settled:
-            _acknowledge_locally(one.request)
+    ours = [one for one in traced if one.settled and not one.request.acknowledged and _tag(one) in custody]
+    answers = custody.ledger.commit([_commit_of(one, custody) for one in ours]) if ours else []
+    for one in ours:
+        _acknowledge_locally(one.request)
+    custody.forget(_tag(one) for one in ours)
+    fenced = {id(one) for one, answer in zip(ours, answers, strict=True) if answer == FENCED}
+    if fenced:
+        log.warning("delivery.fenced", jobs=len(fenced))
+    left_to_celery = [one for one in traced if not one.settled]
+    return [one for one in ours if id(one) not in fenced] + left_to_celery
 
 
-def _write(pipe: Any, stored: Stored) -> None:  # noqa: ANN401 - redis-py's pipeline
-    pipe.set(stored.key, stored.value, ex=stored.ttl_s or None)
-    pipe.publish(stored.key, stored.value)
+def _commit_of(traced: Traced, custody: Custody) -> Commit:
+    held = custody[_tag(traced)].held
+    republished = any(f'"correlation_id": "{held.task_id}"' in message for _, message in traced.messages)
+    return Commit(held, traced.results, traced.messages, republished)
 
 
-def _succeeded(backend: Any, keys: Sequence[str]) -> set[str]:  # noqa: ANN401 - a capturing backend
-    """Return the keys that hold a success already; a success is never overwritten, as in stock Celery."""
-    values = backend.client.mget(keys) if keys else []
-    return {
-        key
-        for key, value in zip(keys, values, strict=True)
-        if value and backend.decode(value)["status"] == states.SUCCESS
-    }
+def _tag(traced: Traced) -> str:
+    tag: str = traced.request.message.delivery_tag
+    return tag
 
 
 def _acknowledge_locally(request: Any) -> None:  # noqa: ANN401 - Celery's request
@@ -166,14 +196,21 @@ class Finisher:
     """The thread that traces and commits. While Redis is away it waits and tries again.
 
     Args:
-        app: the Celery application.
-        on_committed: called from this thread with what is recorded.
+        custody: what this worker holds.
+        on_committed: called from this thread with a group, and with those of it that are recorded.
+        on_broken: called from this thread when it dies.
     """
 
-    def __init__(self, app: Any, on_committed: Callable[[Sequence[Traced]], None]) -> None:  # noqa: ANN401 - Celery
-        self._app = app
+    def __init__(
+        self,
+        custody: Custody,
+        on_committed: Callable[[Sequence[Traced], Sequence[Traced]], None],
+        on_broken: Callable[[str], None],
+    ) -> None:
+        self._custody = custody
         self._on_committed = on_committed
-        self._jobs: deque[Job] = deque()
+        self._on_broken = on_broken
+        self._ended: deque[Job | Traced] = deque()
         self._changed = threading.Condition()
         self._closed = False
         self._give_up_s = float("inf")
@@ -183,10 +220,10 @@ class Finisher:
         """Start the thread."""
         self._thread.start()
 
-    def put(self, job: Job) -> None:
-        """Let a finished job be traced and committed. Never blocks."""
+    def put(self, ended: Job | Traced) -> None:
+        """Let a finished job be traced and committed, or a traced one be committed. Never blocks."""
         with self._changed:
-            self._jobs.append(job)
+            self._ended.append(ended)
             self._changed.notify()
 
     def stop(self, timeout_s: float) -> None:
@@ -198,36 +235,30 @@ class Finisher:
         self._thread.join(timeout_s)
 
     def _run(self) -> None:
-        while jobs := self._next_group():
-            traced = [one for job in jobs for one in self._trace(job)]
-            if self._commit(traced):
-                self._on_committed(traced)
-
-    def _next_group(self) -> list[Job]:
-        with self._changed:
-            self._changed.wait_for(lambda: self._jobs or self._closed)
-            return [self._jobs.popleft() for _ in range(min(len(self._jobs), GROUP))]
-
-    def _trace(self, job: Job) -> Iterator[Traced]:
-        """Trace one job; where even that fails, its message stays with the broker and comes again."""
         try:
-            yield trace(job)
-        except BaseException as exc:  # noqa: BLE001 - one job's trouble must not end the thread that finishes all
-            log.critical("job.trace_failed", job=job.id, error=type(exc).__name__)
+            while group := self._next_group():
+                self._commit([one if isinstance(one, Traced) else safely_trace(one.context, one) for one in group])
+        except BaseException as exc:
+            log.critical("finisher.died", error=type(exc).__name__)
+            self._on_broken("the finisher's thread died")
+            raise
 
-    def _commit(self, traced: Sequence[Traced]) -> bool:
-        pause_s = 0.1
+    def _next_group(self) -> list[Job | Traced]:
+        with self._changed:
+            self._changed.wait_for(lambda: self._ended or self._closed)
+            return [self._ended.popleft() for _ in range(min(len(self._ended), GROUP))]
+
+    def _commit(self, traced: Sequence[Traced]) -> None:
+        pause_s = FIRST_PAUSE_S
         while True:
             try:
-                commit(self._app.backend, traced)
-            except PASSING_ERRORS as exc:
+                recorded = commit(self._custody, traced)
+            except RedisError as exc:  # also a full disk or a changed permission: somebody will mend it
                 log.warning("delivery.retrying", jobs=len(traced), error=type(exc).__name__, pause_s=pause_s)
-            except RedisError as exc:
-                log.error("delivery.failed", jobs=len(traced), error=type(exc).__name__)  # noqa: TRY400 - no payloads
-                return False
             else:
-                return True
+                self._on_committed(traced, recorded)
+                return
             if monotonic() + pause_s > self._give_up_s:
-                return False
+                return
             threading.Event().wait(pause_s)
-            pause_s = min(2 * pause_s, 2.0)
+            pause_s = min(2 * pause_s, LAST_PAUSE_S)

@@ -14,16 +14,20 @@ import threading
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
+import structlog
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import RedisError
+from redis.exceptions import RedisError, ResponseError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     import redis
 
     from worker.ledger import Drained, Ledger
 
+log = structlog.get_logger(__name__)
+
+PAUSE_S: Final = 1.0
 WAIT_S: Final = 5.0  # of one BLMOVE
 SILENCE_S: Final = 5.0  # beyond that: the connection is half open
 FULL_S: Final = 0.05  # how often a full worker looks whether it has room again, if nobody tells it
@@ -34,6 +38,7 @@ class Fetcher:
 
     Args:
         ledger: drains.
+        queues: to fetch from.
         client: makes the connections that wait.
         room: how many messages the worker takes now.
         deliver: takes what was drained; called from this thread.
@@ -43,12 +48,14 @@ class Fetcher:
     def __init__(
         self,
         ledger: Ledger,
+        queues: Sequence[str],
         client: redis.Redis[Any],
         room: Callable[[], int],
         deliver: Callable[[list[Drained]], None],
         on_broken: Callable[[Exception], None],
     ) -> None:
         self._ledger = ledger
+        self.queues = tuple(queues)
         self._client = client
         self._room = room
         self._deliver = deliver
@@ -84,7 +91,11 @@ class Fetcher:
         try:
             self._open_waits()
             while not self._closed:
-                self._step()
+                try:
+                    self._step()
+                except ResponseError as exc:  # READONLY, OOM, LOADING: the server is there, and will mend
+                    log.warning("fetcher.paused", error=type(exc).__name__, pause_s=PAUSE_S)
+                    self._sleep(PAUSE_S)
         except (RedisError, OSError) as exc:
             if not self._closed:
                 self._on_broken(exc)
@@ -100,14 +111,14 @@ class Fetcher:
             self._end_waits()
             self._sleep(FULL_S)
             return
-        drained = self._ledger.drain(room)
+        drained = self._ledger.drain(room, self.queues)
         if drained:
             self._deliver(drained)
         if len(drained) < room:
             self._wait()
 
     def _open_waits(self) -> None:
-        for list_key, inbox in self._ledger.open_inboxes().items():
+        for list_key, inbox in self._ledger.open_inboxes(self.queues).items():
             self._waits.append(_Wait(self._client.connection_pool, list_key, inbox))
 
     def _wait(self) -> None:

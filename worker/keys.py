@@ -24,6 +24,7 @@ RUNNING: Final = PREFIX + "running"
 CANCELLED: Final = PREFIX + "cancelled"
 """Sorted set: cancelled task id → when the cancel is forgotten."""
 
+UNREADABLE_KEPT: Final = 1000
 RESULT_PREFIX: Final = "celery-task-meta-"
 PRIORITY_STEPS: Final = (0, 3, 6, 9)
 SEPARATOR: Final = "\x06\x16"

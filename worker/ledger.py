@@ -95,19 +95,20 @@ class Ledger:
     def __init__(self, client: redis.Redis[Any], incarnation: str, queues: Sequence[str], terms: Terms) -> None:
         self.incarnation = incarnation
         self.queues = tuple(queues)
-        self._client = client
+        self.client = client
         self._terms = terms
         self._numbers = {queue: number for number, queue in enumerate(self.queues, start=1)}
         self._claims = count(1)
         self._scripts = {name: client.register_script(_source(name)) for name in _SCRIPTS}
 
-    def drain(self, messages: int) -> list[Drained]:
-        """Take up to `messages` messages and hold them under a claim of their own."""
+    def drain(self, messages: int, queues: Sequence[str] | None = None) -> list[Drained]:
+        """Take up to `messages` messages and hold them under a claim of their own; `queues` None = of all queues."""
+        queues = self.queues if queues is None else queues
         claim = f"{self.incarnation}:{next(self._claims)}"
         terms = self._terms
         arguments = [claim, messages, terms.max_drain_bytes, keys.JOB_PREFIX, keys.RESULT_PREFIX]
-        arguments += [terms.result_ttl_s, terms.result_ttl_s, *self.queues]
-        taken = self._run("drain", self._drain_keys(), arguments)
+        arguments += [terms.result_ttl_s, terms.result_ttl_s, *queues]
+        taken = self._run("drain", self._drain_keys(queues), arguments)
         return [
             Drained(Held(queue.decode(), tag.decode(), task_id.decode(), claim), crashes, message)
             for queue, tag, task_id, crashes, message, _list in taken
@@ -175,16 +176,14 @@ class Ledger:
 
     def mark_running(self, runner: str, tags: Iterable[str]) -> None:
         """Note what is in inference on a runner, for `sweep` to blame."""
-        self._client.hset(keys.RUNNING, f"{self.incarnation}:{runner}", " ".join(tags))
+        self.client.hset(keys.RUNNING, f"{self.incarnation}:{runner}", " ".join(tags))
 
-    def open_inboxes(self) -> dict[str, str]:
-        """Announce the lists that this worker waits on; return the inbox of each list."""
-        watched = [list_key for queue in self.queues for list_key in keys.lists(queue)]
-        with self._client.pipeline() as pipe:
-            pipe.hset(keys.INBOXES, self.incarnation, "\n".join(watched))
-            pipe.execute()
+    def open_inboxes(self, queues: Sequence[str]) -> dict[str, str]:
+        """Announce the lists that this worker may wait on; return the inbox of each list of `queues`."""
+        every_list = [list_key for queue in self.queues for list_key in keys.lists(queue)]
+        self.client.hset(keys.INBOXES, self.incarnation, "\n".join(every_list))
         self.renew([])
-        return {list_key: keys.inbox(self.incarnation, list_key) for list_key in watched}
+        return {key: keys.inbox(self.incarnation, key) for queue in queues for key in keys.lists(queue)}
 
     def _release(self, how: str, held: Iterable[Held]) -> int:
         arguments = [keys.JOB_PREFIX, self._terms.result_ttl_s, how, *self._flat(held)]
@@ -197,9 +196,9 @@ class Ledger:
     def _held_keys(self) -> list[str]:
         return [key for queue in self.queues for key in (keys.unacked(queue), keys.unacked_index(queue))]
 
-    def _drain_keys(self) -> list[str]:
+    def _drain_keys(self, queues: Sequence[str]) -> list[str]:
         wanted = [keys.CANCELLED]
-        for queue in self.queues:
+        for queue in queues:
             wanted += [keys.unacked(queue), keys.unacked_index(queue)]
             for list_key in keys.lists(queue):
                 wanted += [keys.inbox(self.incarnation, list_key), list_key]

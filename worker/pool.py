@@ -7,6 +7,7 @@ its event loop, never on our threads; the loop itself never waits for us.
 from __future__ import annotations
 
 import os
+import threading
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
@@ -16,13 +17,16 @@ from time import monotonic, time
 from typing import TYPE_CHECKING, Any
 
 import structlog
-from celery.concurrency.base import BasePool, apply_target
+from celery.concurrency.base import BasePool
 from celery.worker import state
+from redis.exceptions import RedisError
 
 from schemas.errors import ErrorCode, MessageError
 from schemas.names import ENQUEUED_AT_HEADER, band_of
-from worker.delivery import Finisher
+from worker.delivery import Finisher, safely_trace
 from worker.jobs import Job
+from worker.keeper import Keeper
+from worker.marking import Marker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -36,6 +40,7 @@ log = structlog.get_logger(__name__)
 EXIT_BROKEN = 70  # EX_SOFTWARE
 HARD_EXIT_GRACE_S = 10.0
 STOCK_THREADS = 4
+IMPLAUSIBLE_UNIX_S = 1e11  # no date, but the milliseconds of one
 
 
 class BatchPool(BasePool):  # type: ignore[misc] # celery has no types
@@ -54,28 +59,35 @@ class BatchPool(BasePool):  # type: ignore[misc] # celery has no types
         super().__init__(*args, **options)
         self._callbacks: deque[tuple[Callable[..., object], tuple[object, ...]]] = deque()
         self._hub: Any = None
-        self._held: dict[str, None] = {}  # delivery tags; single operations on a dict are atomic
+        self._held: dict[str, Job | None] = {}  # by delivery tag; single operations on a dict are atomic
 
     # Celery's side; called on its event loop.
 
     def on_start(self) -> None:
         """Load and warm the models, then start the threads; the first message is taken after this."""
-        self._pipelines, self._engine = self.app.build_engine(self)
-        self._finisher = Finisher(self.app, self._committed)
+        app = self.app
+        self._custody = app.custody
+        self._markers = threading.local()
+        self._pipelines, self._engine = app.build_engine(self)
+        self._finisher = Finisher(app.custody, self._committed, self.broken)
         self._stock = ThreadPoolExecutor(STOCK_THREADS, thread_name_prefix="stock")
+        self._keeper = Keeper(app.custody, app.custody.ledger.client, app.terms, self._lost, lambda: list(state.revoked))
         self._finisher.start()
         self._engine.start()
+        self._keeper.start()
+        app.credit.engine = self._engine
 
     def register_with_event_loop(self, hub: Any) -> None:  # noqa: ANN401 - kombu's hub
-        """Learn which loop the callbacks belong to."""
+        """Learn which loop the callbacks belong to; a lost connection resets it, and what it was to call."""
         self._hub = hub
+        if self._callbacks:
+            hub.call_soon(self._run_callbacks)
 
     def on_apply(
         self,
-        target: Callable[..., Any],
-        args: Sequence[Any],
-        kwargs: dict[str, Any],
-        callback: Callable[..., object],
+        _target: Callable[..., Any],
+        _args: Sequence[Any],
+        _kwargs: dict[str, Any],
         accept_callback: Callable[..., object],
         **_options: Any,  # noqa: ANN401 - Celery's own signature
     ) -> None:
@@ -83,17 +95,15 @@ class BatchPool(BasePool):  # type: ignore[misc] # celery has no types
         request = accept_callback.__self__  # type: ignore[attr-defined] # a bound method of the request
         pipeline = self._pipelines.get(request.task.name)
         if pipeline is None:
-            self._stock.submit(
-                apply_target,
-                target,
-                args,
-                kwargs,
-                callback=lambda answer: self._post(callback, answer),
-                accept_callback=lambda pid, started_s: self._post(accept_callback, pid, started_s),
-            )
+            self._held[request.message.delivery_tag] = None
+            self._stock.submit(self._run_stock, request)
             return
-        self._held[request.message.delivery_tag] = None
-        job = Job(request.id, pipeline, _enqueued_s(request), deadline_s=_deadline_s(request), context=request)
+        stated_s = _stated_wait_s(request)
+        job = Job(request.id, pipeline, monotonic() - (stated_s or 0.0), context=request)
+        job.deadline_s = _deadline_s(request)
+        job.queue_wait_is_lower_bound = stated_s is None
+        job.suspect = self._custody.crashes(request.message.delivery_tag) > 0
+        self._held[request.message.delivery_tag] = job
         try:
             job.band = band_of(request.delivery_info["priority"])
         except ValueError as exc:
@@ -110,7 +120,7 @@ class BatchPool(BasePool):  # type: ignore[misc] # celery has no types
             log.warning("pool.flushed", jobs=len(dropped))
 
     def on_stop(self) -> None:
-        """Finish the running batches and commit them; what is left goes back when Celery closes the channel."""
+        """Finish the running batches and commit them; the rest goes back to the front of its queues."""
         self._drain(self.app.settings.drain_timeout_s)
 
     def on_terminate(self) -> None:
@@ -134,7 +144,13 @@ class BatchPool(BasePool):  # type: ignore[misc] # celery has no types
         self._finisher.stop(max(1.0, deadline_s - monotonic()))
         self._stock.shutdown(wait=True, cancel_futures=True)
         self._run_callbacks()
-        log.info("pool.drained", handed_back=len(left))
+        self._keeper.stop()  # late: what is held until here is renewed until here
+        try:
+            given_back = self._custody.give_back(self._custody.tags())
+        except RedisError as exc:
+            log.warning("pool.drained", unfinished=len(left), given_back=0, error=type(exc).__name__)  # by lease, then
+        else:
+            log.info("pool.drained", unfinished=len(left), given_back=given_back)
 
     # The engine's side; called on its threads.
 
@@ -165,10 +181,35 @@ class BatchPool(BasePool):  # type: ignore[misc] # celery has no types
         timer.daemon = True
         timer.start()
 
-    def _committed(self, traced: Sequence[Traced]) -> None:
+    def running(self, jobs: Sequence[Job], *, alone: bool) -> None:
+        """Mark what runs next, for the sweep to blame should it kill the worker."""
+        if not hasattr(self._markers, "marker"):
+            self._markers.marker = Marker(self._custody.ledger)
+        self._markers.marker.mark([job.context.message.delivery_tag for job in jobs], wait=alone)  # type: ignore[attr-defined]
+        self.app.credit.changed()
+
+    def _run_stock(self, request: Any) -> None:  # noqa: ANN401 - Celery's request
+        self._post(_accepted, request, monotonic())
+        self._finisher.put(safely_trace(request))
+
+    # The finisher's and the keeper's side; called on their threads.
+
+    def _committed(self, traced: Sequence[Traced], recorded: Sequence[Traced]) -> None:
+        ours = {id(one) for one in recorded}
         for one in traced:
             self._release(one.request)
-            self._post(one.request.on_success, one.answer)
+            if id(one) in ours:
+                self._post(_ended, one.request, one.answer)
+            else:
+                self._post(state.task_ready, one.request)
+        self.app.credit.changed()
+
+    def _lost(self, tags: set[str]) -> None:
+        """Others have taken these messages: drop what has not started; the rest is fenced off at its commit."""
+        for tag in tags:
+            job = self._held.pop(tag, None)
+            if job is not None and self._engine.drop(job):
+                self._post(state.task_ready, job.context)
 
     def _release(self, request: Any) -> None:  # noqa: ANN401 - Celery's request
         self._held.pop(request.message.delivery_tag, None)
@@ -185,6 +226,8 @@ class BatchPool(BasePool):  # type: ignore[misc] # celery has no types
             callback, args = self._callbacks[0]
             try:
                 callback(*args)
+            except Exception:  # one request's bookkeeping must not end the worker
+                log.exception("pool.callback_failed")
             finally:
                 self._callbacks.popleft()
 
@@ -193,18 +236,23 @@ def _accepted(request: Any, now_s: float) -> None:  # noqa: ANN401 - Celery's re
     request.on_accepted(os.getpid(), now_s)
 
 
+def _ended(request: Any, answer: tuple[int, object, float]) -> None:  # noqa: ANN401 - Celery's request
+    if not request._already_revoked:  # noqa: SLF001 - a job revoked while it ran has had its end
+        request.on_success(answer)
+
+
 def _revoked(request: Any) -> None:  # noqa: ANN401 - Celery's request
     if not request.revoked():  # the clocks disagree by a hair: let the broker decide
         request.reject(requeue=True)
 
 
-def _enqueued_s(request: Any) -> float:  # noqa: ANN401 - Celery's request
-    """Return since when the message waits, in monotonic seconds; what the producer says, if it says so."""
-    now_s = monotonic()
+def _stated_wait_s(request: Any) -> float | None:  # noqa: ANN401 - Celery's request
+    """Return how long the message has waited by its producer's word; None without a plausible one."""
     stated = request.message.headers.get(ENQUEUED_AT_HEADER)
-    if isinstance(stated, (int, float)):
-        return now_s - max(0.0, time() - stated)
-    return now_s
+    if type(stated) in {int, float} and 0 <= stated < IMPLAUSIBLE_UNIX_S:
+        waited_s: float = max(0.0, time() - stated)
+        return waited_s
+    return None
 
 
 def _deadline_s(request: Any) -> float | None:  # noqa: ANN401 - Celery's request

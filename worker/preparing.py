@@ -57,6 +57,7 @@ class _Opened:
 
     job: Job
     items: Iterator[Item]
+    left: int
     ahead: int = 0
 
 
@@ -89,6 +90,11 @@ class Preparer:
             if opened is not None:
                 opened.ahead -= items
                 self._changed.notify()
+
+    def backlog(self) -> int:
+        """Return how many items are not prepared yet; a message that is not opened counts as one."""
+        with self._changed:
+            return len(self._arrivals) + sum(opened.left for opened in self._opened.values())
 
     def forget(self, job: Job) -> None:
         """Prepare no more items of `job`."""
@@ -136,7 +142,7 @@ class Preparer:
         job.pending = len(job.items)
         self._sink.opened(job)
         with self._changed:
-            self._opened[job] = _Opened(job, iter(job.items))
+            self._opened[job] = _Opened(job, iter(job.items), len(job.items))
 
     def _portion(self) -> dict[Pipeline, list[Item]]:
         """Take up to a portion of items, in turns between the jobs."""
@@ -148,6 +154,7 @@ class Preparer:
                 if items:
                     portion.setdefault(opened.job.pipeline, []).extend(items)
                 opened.ahead += len(items)
+                opened.left -= len(items)
                 room -= len(items)
                 del self._opened[opened.job]
                 if room == 0 or len(items) == PORTION_PER_JOB:

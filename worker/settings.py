@@ -127,6 +127,29 @@ class Settings(BaseSettings):
         allow_inf_nan=False,
         description="Time that a stopped batch gets before the process exits.",
     )
+    credit_s: float = Field(
+        default=1.0,
+        gt=0,
+        le=60,
+        allow_inf_nan=False,
+        description="Seconds of its own work that the worker fetches ahead, between 32 tickets and `max_jobs_in_flight`.",
+    )
+    max_held_bytes: int = Field(
+        default=256 * MIB, ge=MIB, description="Size of the held messages beyond which nothing more is fetched."
+    )
+    lease_s: float = Field(
+        default=12.0,
+        ge=3,
+        le=600,
+        allow_inf_nan=False,
+        description="Without a sign of life for this long, the messages that a worker holds go to others.",
+    )
+    max_crashes: int = Field(
+        default=3,
+        ge=1,
+        le=100,
+        description="A message in inference at this many deaths of its worker goes to the dead letters.",
+    )
     drain_timeout_s: float = Field(
         default=25.0,
         gt=0,

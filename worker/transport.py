@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import structlog
 from kombu.transport import redis, virtual
+from kombu.utils.encoding import bytes_to_str
 from kombu.utils.json import dumps, loads
 
+from worker import keys
 from worker.fetching import Fetcher
 
 if TYPE_CHECKING:
@@ -42,7 +44,7 @@ def holding_back(messages: list[tuple[str, str]]) -> Iterator[None]:
 class QoS(virtual.QoS):  # type: ignore[misc] # kombu has no types
     """Acknowledges by claim. The broker knows what is held from the drain on, so nothing is registered here."""
 
-    restore_at_shutdown = True
+    restore_at_shutdown = False  # the pool gives back what it did not run; a lost connection gives back nothing
 
     def ack(self, delivery_tag: str) -> None:
         """The message needs nothing more."""
@@ -57,13 +59,6 @@ class QoS(virtual.QoS):  # type: ignore[misc] # kombu has no types
             self.channel.custody.done(delivery_tag)
         super().ack(delivery_tag)
 
-    def restore_unacked(self) -> None:
-        """Put everything back that is held and not done."""
-        custody = self.channel.custody
-        given_back = custody.give_back(custody.tags())
-        if given_back:
-            log.info("transport.given_back", messages=given_back)
-
     def restore_visible(self, *_: object, **__: object) -> None:
         """Do nothing: the keeper sweeps."""
 
@@ -75,28 +70,42 @@ class _Draining:
     custody: Any = None
     room: Any = None
     _fetcher: Fetcher | None = None
+    _arrived: deque[Drained]
 
     from_transport_options: ClassVar[tuple[str, ...]] = (*redis.Channel.from_transport_options, "custody", "room")
 
+    def __init__(self, *args: Any, **options: Any) -> None:  # noqa: ANN401 - kombu's own signature
+        self._arrived = deque()
+        super().__init__(*args, **options)
+
     def basic_consume(self, queue: str, *args: Any, **options: Any) -> object:  # noqa: ANN401 - kombu's own signature
-        """Consume from one more queue."""
-        answer = super().basic_consume(queue, *args, **options)  # type: ignore[misc]
-        if queue not in self._fanout_queues and self._fetcher is None:  # type: ignore[attr-defined]
-            self._arrived: deque[Drained] = deque()
-            self._fetcher = Fetcher(
-                self.custody.ledger, self.custody.ledger.client, self.room, self._on_drained, self._on_broken
-            )
-            self.room.fetcher = self._fetcher
-            self._fetcher.start()
-        return answer
+        """Consume from one more queue, from the next turn of the event loop on.
+
+        Raises:
+            ValueError: the worker was not started for that queue.
+        """
+        if queue not in self._fanout_queues and queue not in self.custody.ledger.queues:  # type: ignore[attr-defined]
+            raise ValueError(f"this worker serves {', '.join(self.custody.ledger.queues)}; restart it with --queues")
+        return super().basic_consume(queue, *args, **options)  # type: ignore[misc]
 
     def basic_cancel(self, consumer_tag: str) -> object:
-        """Stop consuming; the fetcher has delivered what it drained when this returns."""
+        """Stop consuming from one queue; what was fetched before is still delivered."""
         self._stop_fetching()
         return super().basic_cancel(consumer_tag)  # type: ignore[misc]
 
+    def _brpop_start(self, timeout: float | None = None) -> None:  # noqa: ARG002 - kombu's own signature
+        """At every turn of the event loop: see that the fetcher fetches from the queues that are consumed."""
+        active = tuple(queue for queue in self.custody.ledger.queues if queue in self._active_queues)  # type: ignore[attr-defined]
+        if self._fetcher is not None and self._fetcher.queues == active:
+            return
+        self._stop_fetching()
+        ledger = self.custody.ledger
+        self._fetcher = Fetcher(ledger, active, ledger.client, self._room, self._on_drained, self._on_broken)
+        self.room.fetcher = self._fetcher
+        self._fetcher.start()
+
     def close(self) -> None:
-        """Stop consuming and put back what is held."""
+        """Stop consuming."""
         self._stop_fetching()
         super().close()  # type: ignore[misc]
 
@@ -106,20 +115,44 @@ class _Draining:
             self._fetcher = None
             self.room.fetcher = None
 
+    def _room(self) -> int:
+        room: int = self.room() - len(self._arrived)
+        return room
+
     def _on_drained(self, drained: list[Drained]) -> None:
         """From the fetcher's thread: hold, then deliver on the event loop, in order."""
         readable = [one for one in drained if one.held.tag]
         for one in drained:
             if not one.held.tag:
-                log.warning("message.unreadable", queue=one.held.queue)
+                log.warning("message.unreadable", queue=one.held.queue, key=keys.unreadable(one.held.queue))
         self.custody.take(readable)
         self._arrived.extend(readable)
         self.connection.hub.call_soon(self._deliver_arrived)  # type: ignore[attr-defined]
 
     def _deliver_arrived(self) -> None:
         while self._arrived and not self.closed:  # type: ignore[attr-defined]
-            one = self._arrived.popleft()
-            self.connection._deliver(_envelope(one), one.held.queue)  # type: ignore[attr-defined] # noqa: SLF001
+            one = self._arrived[0]
+            message = _envelope(one)
+            if message is None:
+                self._park(one)
+            else:
+                self.connection._deliver(message, one.held.queue)  # type: ignore[attr-defined] # noqa: SLF001
+            self._arrived.popleft()  # only now: until the pool counts it, the credit must
+
+    def decode_body(self, body: Any, encoding: Any = None) -> Any:  # noqa: ANN401 - kombu's own signature
+        """Return the body's bytes; None for one that is not in its encoding, which the consumer refuses by its id."""
+        try:
+            return super().decode_body(body, encoding)  # type: ignore[misc]
+        except Exception:  # noqa: BLE001 - the message's outcome is made in the consumer
+            return None
+
+    def _park(self, drained: Drained) -> None:
+        """Move an entry that only looked like a message to the unreadable ones."""
+        key = keys.unreadable(drained.held.queue)
+        with self.custody.ledger.client.pipeline() as pipe:
+            pipe.lpush(key, drained.message).ltrim(key, 0, keys.UNREADABLE_KEPT - 1).execute()
+        self.custody.done(drained.held.tag)
+        log.warning("message.unreadable", queue=drained.held.queue, key=key)
 
     def _on_broken(self, error: Exception) -> None:
         """From the fetcher's thread: let the event loop fail, so that Celery reconnects."""
@@ -130,9 +163,6 @@ class _Draining:
         if not self.closed:  # type: ignore[attr-defined]
             self.connection.hub.call_soon(fail)  # type: ignore[attr-defined]
 
-    def _brpop_start(self, timeout: float | None = None) -> None:
-        """Do nothing: the fetcher waits."""
-
     def _put(self, queue: str, message: dict[str, Any], **options: Any) -> None:  # noqa: ANN401 - kombu's own signature
         held_back = getattr(_publishing, "messages", None)
         if held_back is None:
@@ -142,10 +172,22 @@ class _Draining:
         held_back.append((self._q_for_pri(queue, priority), dumps(message)))  # type: ignore[attr-defined]
 
 
-def _envelope(drained: Drained) -> dict[str, Any]:
-    envelope: dict[str, Any] = loads(drained.message)
-    envelope["properties"]["correlation_id"] = drained.held.task_id
-    return envelope
+def _envelope(drained: Drained) -> dict[str, Any] | None:
+    """Return a message, completed by what kombu cannot do without; None if it is none."""
+    try:
+        message = loads(bytes_to_str(drained.message))
+    except Exception:  # noqa: BLE001 - kombu decodes typed values, whose constructors may raise anything
+        return None
+    if not (isinstance(message, dict) and "body" in message and isinstance(message.get("headers"), dict | None)):
+        return None
+    properties = message.setdefault("properties", {})
+    properties["delivery_tag"] = drained.held.tag
+    info = properties.get("delivery_info")
+    properties["delivery_info"] = info = info if isinstance(info, dict) else {}
+    for name, default in (("exchange", ""), ("routing_key", drained.held.queue)):
+        if not isinstance(info.get(name), str):
+            info[name] = default
+    return message
 
 
 class Channel(_Draining, redis.Channel):  # type: ignore[misc] # kombu has no types

@@ -41,6 +41,7 @@ def worker(*, task_events: bool, **flags: object) -> None:
     settings = load(**flags)
     logs.configure(settings.log_level, settings.log_format)
     log.info("worker.starting", broker=settings.safe_broker_url, queues=settings.queues, model=settings.model)
+    signal.signal(signal.SIGTERM, _leave)  # until Celery sets its own
     app = create_app(settings)
     workload = app.load(settings)  # here, where a missing model still ends in one line and exit code 3
     app.load = lambda _: workload
@@ -54,7 +55,6 @@ def wait_for_broker(settings: Settings) -> None:
     Raises:
         ConfigError: the broker is not fit or refuses the credentials; the text says how to mend it.
     """
-    signal.signal(signal.SIGTERM, _leave)
     while not broker.answers(settings.broker_url):
         log.warning("broker.unreachable", broker=settings.safe_broker_url, retry_in_s=RETRY_EVERY_S)
         time.sleep(RETRY_EVERY_S)

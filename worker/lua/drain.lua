@@ -16,14 +16,18 @@ local function identify(message)
   local tail = #message > 2048 and string.sub(message, -2048) or message
   local tag = string.match(tail, '.*"delivery_tag": ?"([^"]*)"')
   local id = string.match(tail, '.*"correlation_id": ?"([^"]*)"')
-  if tag and id and tag ~= '' and id ~= '' and not string.find(id, '\\', 1, true) then return tag, id end
+  if tag and id and tag ~= '' and id ~= '' and not string.find(tag, '[%s\\]') and not string.find(id, '\\', 1, true) then
+    return tag, id
+  end
   local ok, envelope = pcall(cjson.decode, message)
-  if not ok or type(envelope) ~= 'table' or type(envelope.properties) ~= 'table' then return nil end
-  tag, id = envelope.properties.delivery_tag, envelope.properties.correlation_id
-  if type(envelope.headers) == 'table' and type(envelope.headers.id) == 'string' then id = envelope.headers.id end
-  if type(tag) ~= 'string' or tag == '' then return nil end
-  if type(id) ~= 'string' or id == '' then id = tag end
-  return tag, id
+  if not ok or type(envelope) ~= 'table' or envelope.body == nil then return nil end
+  local properties = type(envelope.properties) == 'table' and envelope.properties or {}
+  local headers = type(envelope.headers) == 'table' and envelope.headers or {}
+  local function text(value, unwanted)
+    return type(value) == 'string' and value ~= '' and not string.find(value, unwanted) and value or nil
+  end
+  tag = text(properties.delivery_tag, '%s') or redis.sha1hex(message)
+  return tag, text(headers.id, '\n') or text(properties.correlation_id, '\n') or tag
 end
 
 local function is_duplicate(state, tag)

@@ -1,0 +1,121 @@
+"""What a message must look like before Celery may see it: the headers and body of its task protocols 1 and 2.
+
+Celery trusts its producers. A time limit of three numbers raises out of its event loop and ends the worker; a chain of
+strings raises after the work is done, and the task has no end. A hand-written message can hold any of it, so shapes and
+types are checked once, at the door. It knows neither kombu nor what the arguments of a task mean.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from schemas.errors import ErrorCode, MessageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+EMBEDDED: Final = ("callbacks", "errbacks", "chain", "chord")
+BODY_PARTS: Final = 3  # args, kwargs, embed
+
+_TEXTS: Final = ("shadow", "root_id", "parent_id", "group")
+_TYPES: Final[Mapping[str, type]] = {
+    **dict.fromkeys(_TEXTS, str),
+    "retries": int,
+    "replaced_task_nesting": int,
+    "ignore_result": bool,
+    "stamped_headers": list,
+    "stamps": dict,
+    "timelimit": list,
+}
+_WRONG_BODY: Final = "the body must be [list of args, object of kwargs, object]"
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """A message in the shape of protocol 2, whichever it came in.
+
+    Attributes:
+        headers: with a non-empty `task` and `id`.
+        args, kwargs: the task's arguments.
+        embed: callbacks, errbacks, chain and chord; values may be None.
+    """
+
+    headers: Mapping[str, Any]
+    args: list[Any]
+    kwargs: dict[str, Any]
+    embed: dict[str, Any]
+
+
+def unpack(headers: Mapping[str, Any], payload: object) -> Envelope:
+    """Return the parts of a message of protocol 2 or 1.
+
+    Raises:
+        MessageError: Celery would stumble over it; the text names the header and quotes no value.
+    """
+    if "task" not in headers and isinstance(payload, dict):
+        headers, payload = (
+            payload,
+            [
+                payload.get("args", []),
+                payload.get("kwargs", {}),
+                {name: payload.get(name) for name in EMBEDDED},
+            ],
+        )
+    _check_headers(headers)
+    if not isinstance(payload, list) or len(payload) != BODY_PARTS:
+        raise _invalid(_WRONG_BODY)
+    args, kwargs, embed = payload
+    if not (isinstance(args, list) and isinstance(kwargs, dict) and isinstance(embed, dict | None)):
+        raise _invalid(_WRONG_BODY)
+    _check_embed(embed or {})
+    return Envelope(headers, args, kwargs, embed or {})
+
+
+def task_id(headers: Mapping[str, Any], payload: object) -> str | None:
+    """Return the id that a failure can be recorded under, if the message has one; `payload` may be None."""
+    source = payload if "id" not in headers and isinstance(payload, dict) else headers
+    value = source.get("id")
+    return value if isinstance(value, str) and value and _is_unicode(value) else None
+
+
+def _check_headers(headers: Mapping[str, Any]) -> None:
+    for name in ("task", "id"):
+        if not isinstance(headers.get(name), str) or not headers[name]:
+            raise _invalid(f"the header {name!r} must be a non-empty string")
+    for name, kind in _TYPES.items():
+        value = headers.get(name)
+        if value is not None and type(value) is not kind:
+            raise _invalid(f"the header {name!r} must be of type {kind.__name__}, or null")
+    if not _is_unicode("".join([headers["task"], headers["id"], *(headers.get(name) or "" for name in _TEXTS)])):
+        raise _invalid("a header holds a lone surrogate")
+    limits = headers.get("timelimit")
+    if limits and not (len(limits) == 2 and all(limit is None or type(limit) in {int, float} for limit in limits)):  # noqa: PLR2004 - hard and soft
+        raise _invalid("the header 'timelimit' must be a pair of numbers or nulls")
+    if not all(isinstance(name, str) for name in headers.get("stamped_headers") or ()):
+        raise _invalid("the header 'stamped_headers' must be a list of strings")
+
+
+def _check_embed(embed: Mapping[str, Any]) -> None:
+    for name in ("callbacks", "errbacks", "chain"):
+        signatures = embed.get(name)
+        if signatures is not None and not (isinstance(signatures, list) and all(map(_is_signature, signatures))):
+            raise _invalid(f"{name} must be a list of task signatures, or null")
+    if embed.get("chord") is not None and not _is_signature(embed["chord"]):
+        raise _invalid("chord must be a task signature, or null")
+
+
+def _is_signature(value: object) -> bool:
+    return isinstance(value, dict) and isinstance(value.get("task"), str)
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _invalid(text: str) -> MessageError:
+    return MessageError(ErrorCode.INVALID_MESSAGE, text)
