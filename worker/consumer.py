@@ -33,7 +33,7 @@ class Consumer(consumer.Consumer):  # type: ignore[misc] # celery has no types
     pool: BatchPool
 
     def __init__(self, *args: Any, **options: Any) -> None:  # noqa: ANN401 - Celery's own signature
-        self._left_behind: list[str] = []
+        self._left_behind: set[str] = set()
         super().__init__(*args, **options)
 
     def create_task_handler(self, *args: Any, **options: Any) -> Callable[[Any], None]:  # noqa: ANN401 - Celery's own
@@ -69,14 +69,18 @@ class Consumer(consumer.Consumer):  # type: ignore[misc] # celery has no types
 
     def on_close(self) -> None:
         """Remember what the lost connection held."""
+        if self.task_consumer is not None:
+            qos = self.task_consumer.channel.qos
+            self._left_behind.update(tag for tag in qos._delivered if tag not in qos._dirty)  # noqa: SLF001 - kombu's own
         super().on_close()
-        self._left_behind = [tag for tag in self.app.custody.tags() if tag not in self.pool.held_tags()]
 
     def on_ready(self) -> None:
         """Hand back what was left behind, but for the jobs that still run here."""
         super().on_ready()
-        self.app.custody.give_back(self._left_behind)
-        self._left_behind = []
+        channel = self.task_consumer.channel
+        for tag in self._left_behind - self.pool.held_tags():
+            channel.qos.restore_by_tag(tag, leftmost=True)
+        self._left_behind.clear()
 
     def _check(self, message: Any) -> None:  # noqa: ANN401 - kombu's message
         """Raise `MessageError` unless the message can be handed to Celery."""
@@ -94,7 +98,7 @@ class Consumer(consumer.Consumer):  # type: ignore[misc] # celery has no types
             payload = message.decode()
         except Exception as exc:
             raise MessageError(ErrorCode.NOT_JSON, f"the body does not decode: {type(exc).__name__}") from exc
-        task = protocol.unpack(message.headers, payload).headers["task"]
+        task = protocol.task_name(message.headers, payload)
         if task not in self.strategies:
             raise MessageError(ErrorCode.UNKNOWN_TASK, f"this worker has no task {task[:200]!r}")
 

@@ -10,12 +10,13 @@ from __future__ import annotations
 import threading
 from collections import deque
 from dataclasses import dataclass, field
+from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import structlog
-from billiard.einfo import ExceptionInfo
 from celery import states
+from celery.app.trace import ExceptionInfo
 from celery.backends.redis import RedisBackend, SentinelBackend
 from kombu.transport.virtual import QoS
 from redis.exceptions import RedisError
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from worker.jobs import Job
 
 log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
 
 GROUP = 256  # jobs of one commit
 FIRST_PAUSE_S = 0.1
@@ -59,6 +62,13 @@ class Traced:
     results: list[tuple[str, str | bytes, int]] = field(default_factory=list)
     messages: list[tuple[str, str]] = field(default_factory=list)
     settled: bool = True
+
+
+class _Ended(NamedTuple):
+    """A request, and what the engine made of it; None = the task's own body does the work."""
+
+    request: Any
+    job: Job | None
 
 
 class _Capturing:
@@ -128,29 +138,18 @@ def trace(request: Any, job: Job | None = None) -> Traced:  # noqa: ANN401 - Cel
 
 
 def untraceable(request: Any, exc: BaseException) -> Traced:  # noqa: ANN401 - Celery's request
-    """Return the failure of a job whose end Celery's tracer could not make, such as one with a callback to nowhere."""
+    """Return the failure of a job whose end Celery's tracer could not make, such as one with a broken chord."""
     backend = request.task.backend
     code = ErrorCode.OUT_OF_MEMORY if isinstance(exc, MemoryError) else ErrorCode.INTERNAL
-    traced = Traced(request)
+    error = MessageError(code, f"Celery could not end the task: {type(exc).__name__}")
+    traced = Traced(request, (1, ExceptionInfo((MessageError, error, exc.__traceback__)), 0.0))
     backend.captured = traced.results
     try:
-        raise MessageError(code, f"Celery could not end the task: {type(exc).__name__}")  # for its traceback
-    except MessageError as error:
         if request.store_errors:
             backend.store_result(request.id, error, states.FAILURE, request=request)
-        traced.answer = (1, ExceptionInfo(), 0.0)
     finally:
         backend.captured = None
     return traced
-
-
-def safely_trace(request: Any, job: Job | None = None) -> Traced:  # noqa: ANN401 - Celery's request
-    """Trace a request; whatever goes wrong there is its outcome, not the end of the thread that traces."""
-    try:
-        return trace(request, job)
-    except BaseException as exc:  # noqa: BLE001 - makes the job's outcome
-        log.error("job.trace_failed", task_id=request.id, error=type(exc).__name__)  # noqa: TRY400 - no payloads
-        return untraceable(request, exc)
 
 
 def commit(custody: Custody, traced: Sequence[Traced]) -> list[Traced]:
@@ -210,7 +209,7 @@ class Finisher:
         self._custody = custody
         self._on_committed = on_committed
         self._on_broken = on_broken
-        self._ended: deque[Job | Traced] = deque()
+        self._ended: deque[_Ended | Traced] = deque()
         self._changed = threading.Condition()
         self._closed = False
         self._give_up_s = float("inf")
@@ -220,11 +219,13 @@ class Finisher:
         """Start the thread."""
         self._thread.start()
 
-    def put(self, ended: Job | Traced) -> None:
-        """Let a finished job be traced and committed, or a traced one be committed. Never blocks."""
-        with self._changed:
-            self._ended.append(ended)
-            self._changed.notify()
+    def put(self, request: Any, job: Job | None = None) -> None:  # noqa: ANN401 - Celery's request
+        """Let a job that the engine has finished be traced and committed. Never blocks."""
+        self._put(_Ended(request, job))
+
+    def run(self, request: Any) -> None:  # noqa: ANN401 - Celery's request
+        """Run a task that is not batched, on this very thread, and let it be committed. Blocks while the task runs."""
+        self._put(self._trace(_Ended(request, None)))
 
     def stop(self, timeout_s: float) -> None:
         """Commit what is there, then stop. Blocks for at most `timeout_s`."""
@@ -234,31 +235,47 @@ class Finisher:
             self._changed.notify()
         self._thread.join(timeout_s)
 
+    def _put(self, ended: _Ended | Traced | None) -> None:
+        with self._changed:
+            if ended is not None:
+                self._ended.append(ended)
+            self._changed.notify()
+
     def _run(self) -> None:
         try:
             while group := self._next_group():
-                self._commit([one if isinstance(one, Traced) else safely_trace(one.context, one) for one in group])
+                attempts = (one if isinstance(one, Traced) else self._trace(one) for one in group)
+                traced = [one for one in attempts if one is not None]
+                recorded = self._insist(partial(commit, self._custody, traced))
+                if recorded is not None:
+                    self._on_committed(traced, recorded)
         except BaseException as exc:
             log.critical("finisher.died", error=type(exc).__name__)
             self._on_broken("the finisher's thread died")
             raise
 
-    def _next_group(self) -> list[Job | Traced]:
+    def _next_group(self) -> list[_Ended | Traced]:
         with self._changed:
             self._changed.wait_for(lambda: self._ended or self._closed)
             return [self._ended.popleft() for _ in range(min(len(self._ended), GROUP))]
 
-    def _commit(self, traced: Sequence[Traced]) -> None:
+    def _trace(self, ended: _Ended) -> Traced | None:
+        """Trace one job; what fails there, but for Redis, is its outcome and not the end of the thread."""
+        try:
+            return self._insist(partial(trace, ended.request, ended.job))
+        except BaseException as exc:  # noqa: BLE001 - makes the job's outcome
+            log.warning("job.trace_failed", task_id=ended.request.id, error=type(exc).__name__)
+            return untraceable(ended.request, exc)
+
+    def _insist(self, act: Callable[[], T]) -> T | None:
+        """Return what `act` returns; while Redis refuses, try again, until the worker stops: then return None."""
         pause_s = FIRST_PAUSE_S
         while True:
             try:
-                recorded = commit(self._custody, traced)
-            except RedisError as exc:  # also a full disk or a changed permission: somebody will mend it
-                log.warning("delivery.retrying", jobs=len(traced), error=type(exc).__name__, pause_s=pause_s)
-            else:
-                self._on_committed(traced, recorded)
-                return
+                return act()
+            except RedisError as exc:  # away, full, read-only, or its disk is: somebody will mend it
+                log.warning("delivery.retrying", error=type(exc).__name__, pause_s=pause_s)
             if monotonic() + pause_s > self._give_up_s:
-                return
+                return None
             threading.Event().wait(pause_s)
             pause_s = min(2 * pause_s, LAST_PAUSE_S)

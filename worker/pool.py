@@ -23,7 +23,7 @@ from redis.exceptions import RedisError
 
 from schemas.errors import ErrorCode, MessageError
 from schemas.names import ENQUEUED_AT_HEADER, band_of
-from worker.delivery import Finisher, safely_trace
+from worker.delivery import Finisher
 from worker.jobs import Job
 from worker.keeper import Keeper
 from worker.marking import Marker
@@ -166,7 +166,7 @@ class BatchPool(BasePool):  # type: ignore[misc] # celery has no types
 
     def finished(self, job: Job) -> None:
         """Pass a job on to be traced and committed."""
-        self._finisher.put(job)
+        self._finisher.put(job.context, job)
 
     def dropped(self, job: Job) -> None:
         """Let Celery announce that a job was revoked or has expired."""
@@ -190,7 +190,7 @@ class BatchPool(BasePool):  # type: ignore[misc] # celery has no types
 
     def _run_stock(self, request: Any) -> None:  # noqa: ANN401 - Celery's request
         self._post(_accepted, request, monotonic())
-        self._finisher.put(safely_trace(request))
+        self._finisher.run(request)
 
     # The finisher's and the keeper's side; called on their threads.
 

@@ -7,7 +7,6 @@ types are checked once, at the door. It knows neither kombu nor what the argumen
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from schemas.errors import ErrorCode, MessageError
@@ -16,7 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 EMBEDDED: Final = ("callbacks", "errbacks", "chain", "chord")
-BODY_PARTS: Final = 3  # args, kwargs, embed
 
 _TEXTS: Final = ("shadow", "root_id", "parent_id", "group")
 _TYPES: Final[Mapping[str, type]] = {
@@ -28,48 +26,20 @@ _TYPES: Final[Mapping[str, type]] = {
     "stamps": dict,
     "timelimit": list,
 }
-_WRONG_BODY: Final = "the body must be [list of args, object of kwargs, object]"
 
 
-@dataclass(frozen=True, slots=True)
-class Envelope:
-    """A message in the shape of protocol 2, whichever it came in.
-
-    Attributes:
-        headers: with a non-empty `task` and `id`.
-        args, kwargs: the task's arguments.
-        embed: callbacks, errbacks, chain and chord; values may be None.
-    """
-
-    headers: Mapping[str, Any]
-    args: list[Any]
-    kwargs: dict[str, Any]
-    embed: dict[str, Any]
-
-
-def unpack(headers: Mapping[str, Any], payload: object) -> Envelope:
-    """Return the parts of a message of protocol 2 or 1.
+def task_name(headers: Mapping[str, Any], payload: object) -> str:
+    """Return the task of a message that is well-formed by protocol 2 or 1.
 
     Raises:
-        MessageError: Celery would stumble over it; the text names the header and quotes no value.
+        MessageError: Celery would stumble over it; the text names what is wrong and quotes no value.
     """
     if "task" not in headers and isinstance(payload, dict):
-        headers, payload = (
-            payload,
-            [
-                payload.get("args", []),
-                payload.get("kwargs", {}),
-                {name: payload.get(name) for name in EMBEDDED},
-            ],
-        )
+        headers, payload = payload, _body_of_protocol_1(payload)
     _check_headers(headers)
-    if not isinstance(payload, list) or len(payload) != BODY_PARTS:
-        raise _invalid(_WRONG_BODY)
-    args, kwargs, embed = payload
-    if not (isinstance(args, list) and isinstance(kwargs, dict) and isinstance(embed, dict | None)):
-        raise _invalid(_WRONG_BODY)
-    _check_embed(embed or {})
-    return Envelope(headers, args, kwargs, embed or {})
+    _check_body(payload)
+    name: str = headers["task"]
+    return name
 
 
 def task_id(headers: Mapping[str, Any], payload: object) -> str | None:
@@ -94,6 +64,18 @@ def _check_headers(headers: Mapping[str, Any]) -> None:
         raise _invalid("the header 'timelimit' must be a pair of numbers or nulls")
     if not all(isinstance(name, str) for name in headers.get("stamped_headers") or ()):
         raise _invalid("the header 'stamped_headers' must be a list of strings")
+
+
+def _body_of_protocol_1(payload: Mapping[str, Any]) -> list[Any]:
+    return [payload.get("args", []), payload.get("kwargs", {}), {name: payload.get(name) for name in EMBEDDED}]
+
+
+def _check_body(body: object) -> None:
+    match body:
+        case [list(), dict(), dict() | None as embed]:
+            _check_embed(embed or {})
+        case _:
+            raise _invalid("the body must be [list of args, object of kwargs, object]")
 
 
 def _check_embed(embed: Mapping[str, Any]) -> None:
