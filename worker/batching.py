@@ -317,9 +317,7 @@ def _cut(items: Sequence[Item], policy: BatchPolicy) -> Iterator[Batch]:
         rows.setdefault(item if item.key is None else item.key, []).append(item)
     distinct = [tuple(same) for same in rows.values()]
     lengths = [row[0].length for row in distinct]
-    for indices in plan_batches(
-        lengths, policy.max_batch_size, policy.max_batch_tokens, policy.call_cost_tokens
-    ):
+    for indices in plan_batches(lengths, policy.max_batch_size, policy.max_batch_tokens, policy.call_cost_tokens):
         yield Batch(tuple(distinct[index] for index in indices), lengths[indices[-1]])
 
 

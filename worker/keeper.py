@@ -113,7 +113,8 @@ class Keeper:
         """Sweep at once what a former life of this worker, dead on this host, still holds."""
         mine = self._custody.ledger.incarnation
         name = mine.rsplit(":", 1)[0]
-        for former in (member.decode() for member in self._client.zrange(keys.WORKERS, 0, -1)):
+        members: Any = self._client.zrange(keys.WORKERS, 0, -1)
+        for former in (member.decode() for member in members):
             if former != mine and former.rsplit(":", 1)[0] == name and _has_died(former, mine):
                 swept = self._custody.ledger.sweep(former=former)
                 tidied = self._custody.ledger.tidy(former)

@@ -158,9 +158,22 @@ class Ledger:
             names = (keys.unacked, keys.unacked_index)
             swept = self._run(
                 "sweep",
-                [*(name(queue) for name in names), keys.WORKERS, keys.RUNNING, keys.dead(queue), keys.dead_index(queue)],
                 [
-                    *(keys.JOB_PREFIX, keys.RESULT_PREFIX, terms.result_ttl_s, terms.result_ttl_s, terms.lease_s, limit),
+                    *(name(queue) for name in names),
+                    keys.WORKERS,
+                    keys.RUNNING,
+                    keys.dead(queue),
+                    keys.dead_index(queue),
+                ],
+                [
+                    *(
+                        keys.JOB_PREFIX,
+                        keys.RESULT_PREFIX,
+                        terms.result_ttl_s,
+                        terms.result_ttl_s,
+                        terms.lease_s,
+                        limit,
+                    ),
                     *(terms.max_crashes if blame else 0, queue, former),
                 ],
             )

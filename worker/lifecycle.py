@@ -69,7 +69,9 @@ class BatchApp(Celery):  # type: ignore[misc] # celery has no types
     @cached_property
     def custody(self) -> Custody:
         """What this process holds."""
-        return Custody(Ledger(self.backend.client, incarnation(self.settings.worker_name), self.settings.queues, self.terms))
+        return Custody(
+            Ledger(self.backend.client, incarnation(self.settings.worker_name), self.settings.queues, self.terms)
+        )
 
     @cached_property
     def credit(self) -> Credit:
