@@ -49,7 +49,7 @@ class Fetcher:
         self,
         ledger: Ledger,
         queues: Sequence[str],
-        client: redis.Redis[Any],
+        client: redis.Redis,
         room: Callable[[], int],
         deliver: Callable[[list[Drained]], None],
         on_broken: Callable[[Exception], None],

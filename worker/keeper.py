@@ -45,7 +45,7 @@ class Keeper:
     def __init__(
         self,
         custody: Custody,
-        client: redis.Redis[Any],
+        client: redis.Redis,
         terms: Terms,
         on_lost: Callable[[set[str]], None],
         revoked: Callable[[], Collection[str]],

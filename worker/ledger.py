@@ -92,7 +92,7 @@ class Ledger:
         terms: how long things last.
     """
 
-    def __init__(self, client: redis.Redis[Any], incarnation: str, queues: Sequence[str], terms: Terms) -> None:
+    def __init__(self, client: redis.Redis, incarnation: str, queues: Sequence[str], terms: Terms) -> None:
         self.incarnation = incarnation
         self.queues = tuple(queues)
         self.client = client
