@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 LOCKS  := docker/requirements
+BENCH  ?= $(patsubst tests/benchmarks/%_bench.py,%,$(wildcard tests/benchmarks/*_bench.py))
 
 .DEFAULT_GOAL := help
 
@@ -35,7 +36,7 @@ format: setup  ## Let ruff fix and format
 	$(BIN)/ruff format .
 
 bench: setup  ## Measure beside the peers; BENCH=queue for one suite
-	$(BIN)/python -m tests.benchmarks $(BENCH)
+	for suite in $(BENCH); do $(BIN)/python -m tests.benchmarks.$${suite}_bench || exit 1; done
 
 lock: setup  ## Renew the locked requirements
 	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --quiet --upgrade \
