@@ -8,15 +8,15 @@ publishes can be held back, to go out in the same commit as its result.
 
 from __future__ import annotations
 
+import json
 import threading
 from collections import deque
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import structlog
-from kombu.transport import redis, virtual
-from kombu.utils.encoding import bytes_to_str
-from kombu.utils.json import dumps, loads
+from kombu.transport import TRANSPORT_ALIASES, redis, virtual
+from kombu.utils.json import dumps
 
 from worker import keys
 from worker.fetching import Fetcher
@@ -175,8 +175,8 @@ class _Draining:
 def _envelope(drained: Drained) -> dict[str, Any] | None:
     """Return a message, completed by what kombu cannot do without; None if it is none."""
     try:
-        message = loads(bytes_to_str(drained.message))
-    except Exception:  # noqa: BLE001 - kombu decodes typed values, whose constructors may raise anything
+        message = json.loads(drained.message)
+    except ValueError:
         return None
     if not (isinstance(message, dict) and "body" in message and isinstance(message.get("headers"), dict | None)):
         return None
@@ -210,12 +210,22 @@ class _HubTransport:
 
 
 class Transport(_HubTransport, redis.Transport):  # type: ignore[misc] # kombu has no types
-    """redis://, rediss:// and redis+socket://."""
+    """redis:// and rediss://."""
 
     Channel = Channel
+
+
+class SocketTransport(Transport):
+    """redis+socket://, whose address kombu's channel reads as it stands."""
+
+    can_parse_url = True
 
 
 class SentinelTransport(_HubTransport, redis.SentinelTransport):  # type: ignore[misc] # kombu has no types
     """sentinel://."""
 
     Channel = SentinelChannel
+
+
+# With several Sentinels kombu tries the next one by its URL alone, and would go on with the stock transport.
+TRANSPORT_ALIASES["sentinel"] = f"{__name__}:{SentinelTransport.__name__}"

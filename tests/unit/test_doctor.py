@@ -81,7 +81,7 @@ def test_a_fit_server_gives_no_complaint() -> None:
         ({"role": "slave"}, "broker role", Status.FAIL, "primary"),
         ({"cluster_enabled": 1}, "broker role", Status.FAIL, "cluster"),
         ({"maxmemory": 1_050_000}, "broker memory", Status.WARN, "maxmemory"),
-        ({"valkey_version": None, "redis_version": "5.0.14"}, "broker server", Status.FAIL, "6.2"),
+        ({"valkey_version": None, "redis_version": "6.2.14"}, "broker server", Status.FAIL, "7.0"),
     ],
 )
 def test_an_unfit_server_is_named_with_its_remedy(
