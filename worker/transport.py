@@ -12,7 +12,7 @@ import json
 import threading
 from collections import deque
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 from kombu.transport import TRANSPORT_ALIASES, redis, virtual
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from worker.ledger import Drained
 
 log = structlog.get_logger(__name__)
+
+_OPTIONS: Final = ("custody", "room")
 
 _publishing = threading.local()
 
@@ -71,8 +73,6 @@ class _Draining:
     room: Any = None
     _fetcher: Fetcher | None = None
     _arrived: deque[Drained]
-
-    from_transport_options: ClassVar[tuple[str, ...]] = (*redis.Channel.from_transport_options, "custody", "room")
 
     def __init__(self, *args: Any, **options: Any) -> None:  # noqa: ANN401 - kombu's own signature
         self._arrived = deque()
@@ -193,9 +193,13 @@ def _envelope(drained: Drained) -> dict[str, Any] | None:
 class Channel(_Draining, redis.Channel):  # type: ignore[misc] # kombu has no types
     """A draining Redis channel."""
 
+    from_transport_options = (*redis.Channel.from_transport_options, *_OPTIONS)
+
 
 class SentinelChannel(_Draining, redis.SentinelChannel):  # type: ignore[misc] # kombu has no types
     """A draining channel to the master that Sentinel names."""
+
+    from_transport_options = (*redis.SentinelChannel.from_transport_options, *_OPTIONS)
 
 
 class _HubTransport:
