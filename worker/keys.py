@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from schemas.names import queue_lists, unacked_key
+
 PREFIX: Final = "batchmill:"
 
 JOB_PREFIX: Final = PREFIX + "job:"
@@ -21,18 +23,19 @@ INBOXES: Final = PREFIX + "inboxes"
 RUNNING: Final = PREFIX + "running"
 """Hash: incarnation:runner → the delivery tags in inference there."""
 
+RATES: Final = PREFIX + "rates"
+"""Hash: worker incarnation → items a second that it gets done when busy."""
+
 CANCELLED: Final = PREFIX + "cancelled"
 """Sorted set: cancelled task id → when the cancel is forgotten."""
 
 UNREADABLE_KEPT: Final = 1000
 RESULT_PREFIX: Final = "celery-task-meta-"
-PRIORITY_STEPS: Final = (0, 3, 6, 9)
-SEPARATOR: Final = "\x06\x16"
 
 
 def unacked(queue: str) -> str:
     """Hash: delivery tag → list, task id and message that a worker holds; its length is the work in flight."""
-    return f"{PREFIX}unacked:{queue}"
+    return unacked_key(queue)
 
 
 def unacked_index(queue: str) -> str:
@@ -62,4 +65,4 @@ def unreadable(queue: str) -> str:
 
 def lists(queue: str) -> tuple[str, ...]:
     """The lists of a queue, one for each of kombu's priority steps, the most urgent first."""
-    return tuple(f"{queue}{SEPARATOR}{step}" if step else queue for step in PRIORITY_STEPS)
+    return queue_lists(queue)

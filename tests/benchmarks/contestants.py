@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 PEERS = REPOSITORY / "tests" / "benchmarks" / "peers"
 COUNTED = REPOSITORY / "tests" / "benchmarks" / "counted.py"
 QUIET = "--loglevel WARNING --without-gossip --without-mingle"  # as this project's worker runs
-BATCHES = ("celery-batches", "celery-batches sorted")
+SORTED = "celery-batches sorted"
+BATCHES = ("celery-batches", SORTED)
 READY_TIMEOUT_S = 60.0
 PING_S = 0.5
 
@@ -88,7 +89,7 @@ def peers(bench_dir: Path) -> dict[str, Contestant]:
         "prefork": _peer(f"Celery prefork -c {cores}", celery, "celery_app", ("prefork", cores), processes=1),
         "solo": _peer(f"Celery solo x {cores}", celery, "celery_app", ("solo", 1), processes=cores),
         "celery-batches": in_batches,
-        "celery-batches sorted": replace(
+        SORTED: replace(
             in_batches, title=f"celery-batches sorted x {cores}", env={**in_batches.env, "BENCH_SORTED": "1"}
         ),
     }

@@ -19,6 +19,7 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper, save_model
 from tasks.classify.build import build_default
 
 from worker.convert.bert_graph import BertShape, LinearHead, build_classifier
+from worker.settings import load
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -46,7 +47,7 @@ class BenchModel:
 
 def bench_models(bench_dir: Path) -> list[BenchModel]:
     """The three models; the small ones are written below `bench_dir`."""
-    minilm = SHARED_MINILM if SHARED_MINILM.exists() else build_default(bench_dir / "cache")
+    minilm = SHARED_MINILM if SHARED_MINILM.exists() else build_default(load().cache_dir)
     made = bench_dir / "models"
     return [
         BenchModel("minilm", minilm),

@@ -177,6 +177,7 @@ def _read(run: Run, results: Sequence[Json]) -> None:
             message = f"{run.who} answered {ticket['error']['code']} to a ticket of the workload"
             raise BenchError(message)
         run.labels.append(None if ticket.get("truncated") else ticket["label"])
-    timings = [result["timings"] for result in results[: max(0, len(results) - BACKLOG)] if "timings" in result]
+    backed = len(results) - min(BACKLOG, len(results) // 2)  # a short run has less behind it
+    timings = [result["timings"] for result in results[:backed] if "timings" in result]
     run.real_tokens = sum(timing["real_tokens"] for timing in timings)
     run.padded_tokens = sum(timing["padded_tokens"] for timing in timings)
