@@ -40,6 +40,7 @@ class Keeper:
         terms: how long things last.
         on_lost: told, from this thread, the tags whose claims others have taken.
         revoked: the task ids that Celery has heard a revoke for.
+        rate: items a second that this worker gets done when busy.
     """
 
     def __init__(
@@ -49,12 +50,15 @@ class Keeper:
         terms: Terms,
         on_lost: Callable[[set[str]], None],
         revoked: Callable[[], Collection[str]],
+        rate: Callable[[], float],
     ) -> None:
         self._custody = custody
         self._client = client
         self._terms = terms
         self._on_lost = on_lost
         self._revoked = revoked
+        self._rate = rate
+        self._noted_rate = ""
         self._persisted: set[str] = set()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="keeper", daemon=True)
@@ -79,8 +83,9 @@ class Keeper:
                     self._renew()
                 if now_s >= sweep_s:
                     sweep_s = now_s + SWEEP_EVERY_S
-                    self._persist_revokes()
                     self._sweep()
+                    self._persist_revokes()  # what follows the sweep may fail on a full server
+                    self._note_rate()
             except RedisError as exc:
                 log.debug("keeper.retrying", error=type(exc).__name__)
                 renew_s = min(renew_s, monotonic() + SWEEP_EVERY_S)
@@ -103,11 +108,19 @@ class Keeper:
 
     def _persist_revokes(self) -> None:
         """Write down the revokes that Celery broadcast, so that they outlive this worker."""
-        heard = set(self._revoked()) - self._persisted
+        revoked = set(self._revoked())
+        heard = revoked - self._persisted
         if heard:
             forget_s = self._client.time()[0] + self._terms.result_ttl_s
             self._client.zadd(keys.CANCELLED, dict.fromkeys(heard, forget_s))
-            self._persisted |= heard
+        self._persisted = revoked
+
+    def _note_rate(self) -> None:
+        """Say how fast this worker is, for `batchmill queues` and whoever scales the workers."""
+        rate = f"{self._rate():.3g}"
+        if rate != self._noted_rate:
+            self._client.hset(keys.RATES, self._custody.ledger.incarnation, rate)
+            self._noted_rate = rate
 
     def _take_over(self) -> None:
         """Sweep at once what a former life of this worker, dead on this host, still holds."""
