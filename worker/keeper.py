@@ -20,8 +20,6 @@ from worker import keys
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-    import redis
-
     from worker.custody import Custody
     from worker.ledger import Terms
 
@@ -36,7 +34,6 @@ class Keeper:
 
     Args:
         custody: what this worker holds.
-        client: of the broker's database.
         terms: how long things last.
         on_lost: told, from this thread, the tags whose claims others have taken.
         revoked: the task ids that Celery has heard a revoke for.
@@ -46,14 +43,13 @@ class Keeper:
     def __init__(
         self,
         custody: Custody,
-        client: redis.Redis,
         terms: Terms,
         on_lost: Callable[[set[str]], None],
         revoked: Callable[[], Collection[str]],
         rate: Callable[[], float],
     ) -> None:
         self._custody = custody
-        self._client = client
+        self._client = custody.ledger.client
         self._terms = terms
         self._on_lost = on_lost
         self._revoked = revoked

@@ -1,6 +1,6 @@
 """Every key that the worker writes to Redis, in one place. docs/redis.md lists them with type and lifetime.
 
-Queue lists and results are Celery's own: `QUEUE`, `QUEUE\\x06\\x163` … and `celery-task-meta-ID`.
+Queue lists and results are Celery's own; `schemas.names` spells the lists.
 """
 
 from __future__ import annotations

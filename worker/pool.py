@@ -71,14 +71,7 @@ class BatchPool(BasePool):  # type: ignore[misc] # celery has no types
         self._pipelines, self._engine = app.build_engine(self)
         self._finisher = Finisher(app.custody, self._committed, self.broken)
         self._stock = ThreadPoolExecutor(STOCK_THREADS, thread_name_prefix="stock")
-        self._keeper = Keeper(
-            app.custody,
-            app.custody.ledger.client,
-            app.terms,
-            self._lost,
-            lambda: list(state.revoked),
-            self._engine.items_per_s,
-        )
+        self._keeper = Keeper(app.custody, app.terms, self._lost, lambda: list(state.revoked), self._engine.items_per_s)
         self._finisher.start()
         self._engine.start()
         self._keeper.start()
