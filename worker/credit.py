@@ -29,6 +29,10 @@ class Credit:
         self.engine: Engine | None = None
         self.fetcher: Fetcher | None = None
 
+    def __json__(self) -> dict[str, int]:
+        """Return what `inspect stats` shows: it lists the transport's options."""
+        return {"room": self()}
+
     def __call__(self) -> int:
         """Return how many messages the worker has room for; 0 or less = none."""
         if self.engine is None or self._custody.held_bytes >= self._max_bytes:

@@ -33,6 +33,10 @@ class Custody:
         """Return the number of held messages."""
         return len(self._holdings)
 
+    def __json__(self) -> dict[str, int]:
+        """Return what `inspect stats` shows: it lists the transport's options."""
+        return {"held": len(self)}
+
     def __contains__(self, tag: object) -> bool:
         """Say whether a message is held under this delivery tag."""
         return tag in self._holdings
