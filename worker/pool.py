@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 import threading
-from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from datetime import UTC, datetime
+from itertools import chain
 from threading import Timer
 from time import monotonic, time
 from typing import TYPE_CHECKING, Any
@@ -23,6 +23,7 @@ from redis.exceptions import RedisError
 
 from schemas.errors import ErrorCode, MessageError
 from schemas.names import ENQUEUED_AT_HEADER, band_of
+from worker.callbacks import Callbacks
 from worker.delivery import Finisher
 from worker.jobs import Job
 from worker.keeper import Keeper
@@ -57,9 +58,10 @@ class BatchPool(BasePool):  # type: ignore[misc] # celery has no types
 
     def __init__(self, *args: Any, **options: Any) -> None:  # noqa: ANN401 - Celery's own signature
         super().__init__(*args, **options)
-        self._callbacks: deque[tuple[Callable[..., object], tuple[object, ...]]] = deque()
-        self._hub: Any = None
+        self._callbacks = Callbacks()
         self._held: dict[str, Job | None] = {}  # by delivery tag; single operations on a dict are atomic
+        self._marked: dict[str, list[str]] = {}  # by runner: what the sweep will blame if this process dies of it
+        self._dies_of_inference = False
 
     # Celery's side; called on its event loop.
 
@@ -69,7 +71,7 @@ class BatchPool(BasePool):  # type: ignore[misc] # celery has no types
         self._custody = app.custody
         self._markers = threading.local()
         self._pipelines, self._engine = app.build_engine(self)
-        self._finisher = Finisher(app.custody, self._committed, self.broken)
+        self._finisher = Finisher(app.custody, self._committed, self._give_up)
         self._stock = ThreadPoolExecutor(STOCK_THREADS, thread_name_prefix="stock")
         self._keeper = Keeper(app.custody, app.terms, self._lost, lambda: list(state.revoked), self._engine.items_per_s)
         self._finisher.start()
@@ -78,10 +80,8 @@ class BatchPool(BasePool):  # type: ignore[misc] # celery has no types
         app.credit.engine = self._engine
 
     def register_with_event_loop(self, hub: Any) -> None:  # noqa: ANN401 - kombu's hub
-        """Learn which loop the callbacks belong to; a lost connection resets it, and what it was to call."""
-        self._hub = hub
-        if self._callbacks:
-            hub.call_soon(self._run_callbacks)
+        """Learn which loop the callbacks belong to."""
+        self._callbacks.attach(hub)
 
     def on_apply(
         self,
@@ -143,10 +143,11 @@ class BatchPool(BasePool):  # type: ignore[misc] # celery has no types
         left = self._engine.stop(timeout_s)
         self._finisher.stop(max(1.0, deadline_s - monotonic()))
         self._stock.shutdown(wait=True, cancel_futures=True)
-        self._run_callbacks()
+        self._callbacks.run()
         self._keeper.stop()  # late: what is held until here is renewed until here
+        blamed = set(chain.from_iterable(self._marked.values())) if self._dies_of_inference else ()
         try:
-            given_back = self._custody.give_back(self._custody.tags())
+            given_back = self._custody.give_back([tag for tag in self._custody.tags() if tag not in blamed])
         except RedisError as exc:
             log.warning("pool.drained", unfinished=len(left), given_back=0, error=type(exc).__name__)  # by lease, then
         else:
@@ -162,7 +163,7 @@ class BatchPool(BasePool):  # type: ignore[misc] # celery has no types
         """Tell Celery that these jobs run now."""
         now_s = monotonic()
         for job in jobs:
-            self._post(_accepted, job.context, now_s)
+            self._callbacks.post(_accepted, job.context, now_s)
 
     def finished(self, job: Job) -> None:
         """Pass a job on to be traced and committed."""
@@ -171,9 +172,14 @@ class BatchPool(BasePool):  # type: ignore[misc] # celery has no types
     def dropped(self, job: Job) -> None:
         """Let Celery announce that a job was revoked or has expired."""
         self._release(job.context)
-        self._post(_revoked, job.context)
+        self._callbacks.post(_revoked, job.context)
 
     def broken(self, reason: str) -> None:
+        """Die of what is in inference: it stays held, for the sweep to blame; a hand-back would let it return for ever."""
+        self._dies_of_inference = True
+        self._give_up(reason)
+
+    def _give_up(self, reason: str) -> None:
         """Stop the worker: cold shutdown, and a hard exit should even that hang."""
         log.critical("engine.broken", reason=reason)
         state.should_terminate = EXIT_BROKEN
@@ -185,11 +191,13 @@ class BatchPool(BasePool):  # type: ignore[misc] # celery has no types
         """Mark what runs next, for the sweep to blame should it kill the worker."""
         if not hasattr(self._markers, "marker"):
             self._markers.marker = Marker(self._custody.ledger)
-        self._markers.marker.mark([job.context.message.delivery_tag for job in jobs], wait=alone)  # type: ignore[attr-defined]
+        tags = [job.context.message.delivery_tag for job in jobs]  # type: ignore[attr-defined]
+        self._marked[threading.current_thread().name] = tags
+        self._markers.marker.mark(tags, wait=alone)
         self.app.credit.changed()
 
     def _run_stock(self, request: Any) -> None:  # noqa: ANN401 - Celery's request
-        self._post(_accepted, request, monotonic())
+        self._callbacks.post(_accepted, request, monotonic())
         self._finisher.run(request)
 
     # The finisher's and the keeper's side; called on their threads.
@@ -199,9 +207,9 @@ class BatchPool(BasePool):  # type: ignore[misc] # celery has no types
         for one in traced:
             self._release(one.request)
             if id(one) in ours:
-                self._post(_ended, one.request, one.answer)
+                self._callbacks.post(_ended, one.request, one.answer)
             else:
-                self._post(state.task_ready, one.request)
+                self._callbacks.post(state.task_ready, one.request)
         self.app.credit.changed()
 
     def _lost(self, tags: set[str]) -> None:
@@ -209,27 +217,10 @@ class BatchPool(BasePool):  # type: ignore[misc] # celery has no types
         for tag in tags:
             job = self._held.pop(tag, None)
             if job is not None and self._engine.drop(job):
-                self._post(state.task_ready, job.context)
+                self._callbacks.post(state.task_ready, job.context)
 
     def _release(self, request: Any) -> None:  # noqa: ANN401 - Celery's request
         self._held.pop(request.message.delivery_tag, None)
-
-    # From our threads to the event loop, in order.
-
-    def _post(self, callback: Callable[..., object], *args: object) -> None:
-        self._callbacks.append((callback, args))
-        if len(self._callbacks) == 1 and self._hub is not None:
-            self._hub.call_soon(self._run_callbacks)
-
-    def _run_callbacks(self) -> None:
-        while self._callbacks:
-            callback, args = self._callbacks[0]
-            try:
-                callback(*args)
-            except Exception:  # one request's bookkeeping must not end the worker
-                log.exception("pool.callback_failed")
-            finally:
-                self._callbacks.popleft()
 
 
 def _accepted(request: Any, now_s: float) -> None:  # noqa: ANN401 - Celery's request
