@@ -90,7 +90,8 @@ def mentions(result: bytes, ticket_id: str) -> bool:
         meta = json.loads(result)
     except (ValueError, RecursionError):
         return False  # somebody else's
-    return _has_ticket(meta, ticket_id) or (meta.get("status") == FAILURE and _quotes(meta, ticket_id))
+    has_failed = isinstance(meta, dict) and meta.get("status") == FAILURE
+    return _has_ticket(meta, ticket_id) or (has_failed and _quotes(meta, ticket_id))
 
 
 def quotations(ticket_id: str) -> list[str]:
