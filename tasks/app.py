@@ -18,7 +18,7 @@ from worker.task import BatchTask
 if TYPE_CHECKING:
     from worker.settings import Settings
 
-SOCKET_TIMEOUT_S = 10.0  # a half-open connection is noticed, and mended, within 25 s
+SOCKET_TIMEOUT_S = 5.0  # the waits of event loop and threads on half-open connections add up; all mended within 25 s
 HEALTH_CHECK_S = 10
 INTRA_OP_THREADS = 1  # parallelism comes from the runners: it costs 5 to 12 % less CPU than threads inside one call
 
