@@ -202,9 +202,8 @@ class _Wait:
 
     def read(self) -> bool:
         """Read the answer; say whether a message came."""
-        answer = self._connection.read_response()
-        self.waiting = False
-        return answer is not None
+        self.waiting = False  # even if the answer is an error: READONLY, OOM
+        return self._connection.read_response() is not None
 
     def close(self) -> None:
         """Close the connection; the server forgets the wait."""
