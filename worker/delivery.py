@@ -76,7 +76,7 @@ class _Capturing:
 
     captured: list[tuple[str, str | bytes, int]] | None = None
 
-    def _store_result(  # noqa: PLR0913 - Celery's own signature
+    def _store_result(
         self,
         task_id: str,
         result: object,

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Protocol
 import structlog
 
 from worker.batching import MicroBatcher
+from worker.errors import Draining
 from worker.floor import Floor
 from worker.isolation import isolate
 from worker.preparing import Arrival, Preparer
@@ -185,9 +186,9 @@ class Engine:
         return True
 
     def stop(self, timeout_s: float) -> list[Job]:
-        """Finish the running batches and stop; return the jobs that did not end.
+        """Finish the running batches and stop; return the jobs that did not end, and now never will.
 
-        Blocks for at most about `timeout_s`; batches that run longer are cancelled.
+        Blocks for at most about `timeout_s`; batches that run longer are cancelled, which is no outcome.
         """
         deadline_s = monotonic() + timeout_s
         self._preparer.close()
@@ -196,10 +197,11 @@ class Engine:
             self._work.notify_all()
         for thread in self._threads:
             thread.join(max(0.0, deadline_s - monotonic()))
-        self._watchdog.cancel_all()
-        self._watchdog.stop()
         with self._lock:
-            return list(self._active)
+            left = list(self._active)
+            self._active.clear()
+        self._watchdog.stop()
+        return left
 
     # What the preparer tells us.
 
@@ -211,12 +213,17 @@ class Engine:
     def failed(self, job: Job, error: BaseException) -> None:
         """End a job whose message is wrong as a whole."""
         job.error = error
+        with self._lock:
+            if job not in self._active:  # dropped while it was opened
+                return
         self._listener.started([job])
         self._end([job])
 
     def prepared(self, items: Sequence[Item]) -> None:
         """Let prepared items wait for their batch; settle those that failed already."""
         with self._work:
+            for job in {item.job for item in items} - self._active:
+                self._preparer.forget(job)  # dropped while it was opened
             items = [item for item in items if item.job in self._active]
             for item in items:
                 if item.outcome is None:
@@ -229,11 +236,14 @@ class Engine:
     def _run(self) -> None:
         while (work := self._next_batch()) is not None:
             model, batch = work
-            with self._floor.held(alone=batch.is_suspect):
-                self._listener.running(batch.jobs, alone=batch.is_suspect)
-                self._run_batch(model, batch)
-                if batch.is_suspect:
-                    self._listener.running((), alone=True)
+            try:
+                with self._floor.held(alone=batch.is_suspect):
+                    self._listener.running(batch.jobs, alone=batch.is_suspect)
+                    self._run_batch(model, batch)
+                    if batch.is_suspect:
+                        self._listener.running((), alone=True)
+            except Draining:  # `stop` waited no longer for this batch; its jobs are handed back
+                return
 
     def _next_batch(self) -> tuple[Model, Batch] | None:
         """Wait for a batch; None = the engine is closing."""

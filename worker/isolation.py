@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 import structlog
 
-from schemas.errors import ErrorCode
-from worker.errors import BatchTimeout, ItemFailed
+from schemas.errors import ErrorCode, MessageError
+from worker.errors import BatchTimeout, Draining, ItemFailed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -24,11 +24,16 @@ def isolate(rows: Sequence[Row], run: Callable[[Sequence[Row]], Sequence[object]
 
     Returns:
         What `run` returned for each row, or `ItemFailed` for each row that fails alone.
+
+    Raises:
+        Draining: `run` did; that says nothing about its rows.
     """
     try:
         outcomes = list(run(rows))
         if len(outcomes) != len(rows):
             raise _WrongCountError(len(outcomes), len(rows))  # noqa: TRY301 - a wrong count is isolated like any failure
+    except Draining:
+        raise
     except BaseException as exc:  # noqa: BLE001 - makes the outcome; Rust panics and MemoryError must end a row, not a thread
         log.warning("batch.failed", rows=len(rows), error=type(exc).__name__, where=_where(exc))
         if len(rows) == 1:
@@ -56,6 +61,19 @@ def failure(exc: BaseException) -> ItemFailed:
             return ItemFailed(
                 ErrorCode.INFERENCE_FAILED, f"{type(exc).__name__} at {_where(exc)}; see the worker's log"
             )
+
+
+def message_failure(exc: BaseException) -> MessageError:
+    """Return the failure of a message that `exc` ended as a whole; its text says as little as that of `failure`."""
+    match exc:
+        case MessageError():
+            return exc
+        case MemoryError():
+            return MessageError(
+                ErrorCode.OUT_OF_MEMORY, "not enough memory for this message; send fewer tickets in one"
+            )
+        case _:
+            return MessageError(ErrorCode.INTERNAL, f"{type(exc).__name__} at {_where(exc)}")
 
 
 class _WrongCountError(Exception):

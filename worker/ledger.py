@@ -117,11 +117,12 @@ class Ledger:
     def renew(self, held: Sequence[Held]) -> set[str]:
         """Renew the worker's lease and those of what it holds; return the tags whose claims are lost."""
         lost: set[str] = set()
-        index_keys = [keys.WORKERS, *map(keys.unacked_index, self.queues)]
+        wanted = [keys.WORKERS, keys.INBOXES, *map(keys.unacked_index, self.queues)]
+        lists = "\n".join(list_key for queue in self.queues for list_key in keys.lists(queue))
         for start in range(0, max(len(held), 1), RENEW_AT_ONCE):
-            arguments = [self.incarnation, keys.JOB_PREFIX, self._terms.result_ttl_s]
+            arguments = [self.incarnation, lists, keys.JOB_PREFIX, self._terms.result_ttl_s]
             arguments += self._flat(held[start : start + RENEW_AT_ONCE])
-            lost.update(tag.decode() for tag in self._run("renew", index_keys, arguments))
+            lost.update(tag.decode() for tag in self._run("renew", wanted, arguments))
         return lost
 
     def commit(self, commits: Sequence[Commit]) -> list[int]:
@@ -193,8 +194,6 @@ class Ledger:
 
     def open_inboxes(self, queues: Sequence[str]) -> dict[str, str]:
         """Announce the lists that this worker may wait on; return the inbox of each list of `queues`."""
-        every_list = [list_key for queue in self.queues for list_key in keys.lists(queue)]
-        self.client.hset(keys.INBOXES, self.incarnation, "\n".join(every_list))
         self.renew([])
         return {key: keys.inbox(self.incarnation, key) for queue in queues for key in keys.lists(queue)}
 

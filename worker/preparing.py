@@ -14,7 +14,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Protocol
 
 from worker.errors import ItemFailed
-from worker.isolation import isolate
+from worker.isolation import isolate, message_failure
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -137,7 +137,7 @@ class Preparer:
         try:
             job.pipeline.open(job, arrival.args, arrival.kwargs)
         except BaseException as exc:  # noqa: BLE001 - becomes the job's outcome, whatever it is
-            self._sink.failed(job, exc)
+            self._sink.failed(job, message_failure(exc))
             return
         job.pending = len(job.items)
         self._sink.opened(job)

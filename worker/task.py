@@ -17,6 +17,7 @@ from kombu.utils.json import dumps
 
 from schemas.errors import ErrorCode, MessageError
 from worker.errors import NotBatched
+from worker.isolation import message_failure
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from worker.jobs import Job
 
 HIDDEN = "<hidden>"
-SURELY_SMALL_ITEMS = 100
+LARGEST_ITEM_BYTES = 10_000  # of its share of a result: an id of 256 escaped characters, and a hundred labels
 
 
 class PrivateRequest(Request):  # type: ignore[misc] # celery has no types
@@ -71,15 +72,15 @@ class BatchTask(PrivateTask):
             raise job.error
         try:
             result = job.pipeline.complete(job)
-        except MemoryError as exc:  # Celery would end the worker over it
-            raise MessageError(ErrorCode.OUT_OF_MEMORY, "not enough memory to build the result") from exc
+        except BaseException as exc:  # noqa: BLE001 - Celery would end the worker over some, and quote the others
+            raise message_failure(exc) from None
         self._check_size(job, result)
         return result
 
     def _check_size(self, job: Job, result: object) -> None:
-        """Refuse a result that is too large to be recorded; only messages of many items can have one."""
+        """Refuse a result that is too large to be recorded; one of few items need not be measured."""
         limit = self.app.settings.max_result_bytes
-        if len(job.items) > SURELY_SMALL_ITEMS and len(dumps(result)) > limit:
+        if len(job.items) * LARGEST_ITEM_BYTES > limit and len(dumps(result)) > limit:
             raise MessageError(ErrorCode.RESULT_TOO_LARGE, f"the limit is {limit} bytes: send fewer tickets a message")
 
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from worker.errors import BatchTimeout
+from worker.errors import BatchTimeout, Draining
 from worker.jobs import Cancellation
 
 if TYPE_CHECKING:
@@ -37,10 +37,13 @@ class Watchdog:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop watching; does not wait."""
+        """Cancel every running call, let no other begin, and stop watching; does not wait."""
         with self._changed:
             self._closed = True
             self._changed.notify()
+            calls = list(self._calls)
+        for cancellation in calls:
+            cancellation.cancel()
 
     @contextmanager
     def watch(self) -> Iterator[Cancellation]:
@@ -48,26 +51,24 @@ class Watchdog:
 
         Raises:
             BatchTimeout: in place of whatever the cancelled call raised.
+            Draining: the same, or before the call, once the watchdog is stopped.
         """
         cancellation = Cancellation()
         with self._changed:
+            if self._closed:
+                raise Draining("the worker is stopping")
             self._calls[cancellation] = monotonic()
         try:
             yield cancellation
         except BaseException as exc:
-            if cancellation.cancelled:
-                raise BatchTimeout(self._limit_s) from exc
-            raise
+            if not cancellation.cancelled:
+                raise
+            if self._closed:
+                raise Draining("the worker is stopping") from exc
+            raise BatchTimeout(self._limit_s) from exc
         finally:
             with self._changed:
                 del self._calls[cancellation]
-
-    def cancel_all(self) -> None:
-        """Cancel every running call, whatever its age."""
-        with self._changed:
-            calls = list(self._calls)
-        for cancellation in calls:
-            cancellation.cancel()
 
     def _watch(self) -> None:
         while True:

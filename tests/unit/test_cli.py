@@ -4,6 +4,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,10 @@ def test_every_command_explains_itself(command: str) -> None:
     result = run(command, "--help")
     assert result.exit_code == 0
     assert result.stdout.startswith("Usage:")
+
+
+def test_version_is_that_of_the_installed_distribution() -> None:
+    assert run("--version").stdout == f"batchmill {version('batchmill')}\n"
 
 
 def test_an_unknown_command_is_wrong_usage() -> None:

@@ -1,0 +1,199 @@
+"""The preparer opens messages and prepares their items in portions that are fair and not too far ahead."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from schemas.errors import ErrorCode, MessageError
+from tests.echo import EchoPipeline, message, outcomes
+from worker.errors import ItemFailed
+from worker.preparing import ARRIVALS_PER_STEP, PORTION, PORTION_PER_JOB, Arrival, Preparer
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from worker.jobs import Item, Job
+
+LOOKAHEAD = 100
+
+
+class Sink:
+    """Implements `worker.preparing.Sink`: keeps what comes."""
+
+    def __init__(self) -> None:
+        self.items: list[Item] = []
+        self.jobs: list[Job] = []
+        self.errors: dict[Job, BaseException] = {}
+
+    def prepared(self, items: Sequence[Item]) -> None:
+        self.items.extend(items)
+
+    def opened(self, job: Job) -> None:
+        self.jobs.append(job)
+
+    def failed(self, job: Job, error: BaseException) -> None:
+        self.errors[job] = error
+
+    def count(self, job: Job) -> int:
+        """Items of `job` that have come."""
+        return sum(item.job is job for item in self.items)
+
+
+class Preparing:
+    """A preparer that the test steps by hand."""
+
+    def __init__(self, lookahead: int = LOOKAHEAD) -> None:
+        self.sink = Sink()
+        self.preparer = Preparer(self.sink, lookahead)
+        self.pipeline = EchoPipeline()
+
+    def submit(self, texts: object, pipeline: EchoPipeline | None = None) -> Job:
+        job = message(pipeline or self.pipeline)
+        self.preparer.submit(Arrival(job, (), {"texts": texts}))
+        return job
+
+    def step(self, times: int = 1) -> None:
+        for _ in range(times):
+            self.preparer.step()
+
+
+@pytest.fixture
+def preparing() -> Preparing:
+    return Preparing()
+
+
+def test_every_item_of_a_message_is_prepared_once_and_in_order(preparing: Preparing) -> None:
+    job = preparing.submit([str(number) for number in range(90)])
+    preparing.step(3)
+
+    assert preparing.sink.items == job.items
+    assert preparing.sink.jobs == [job]
+    assert job.pending == 90
+
+
+def test_many_messages_are_tokenised_in_one_call(preparing: Preparing) -> None:
+    for number in range(50):
+        preparing.submit([str(number)])
+    preparing.step()
+
+    assert [len(portion) for portion in preparing.pipeline.portions] == [50]
+
+
+def test_a_message_of_ten_thousand_delays_a_single_ticket_by_no_portion(preparing: Preparing) -> None:
+    big = preparing.submit(["x"] * 10_000)
+    single = preparing.submit(["y"])
+    preparing.step()
+
+    assert preparing.sink.count(single) == 1
+    assert preparing.sink.count(big) == PORTION_PER_JOB
+
+
+def test_a_single_ticket_waits_one_round_of_the_big_messages_before_it() -> None:
+    preparing = Preparing(lookahead=10_000)
+    portions_a_round = 3
+    for _ in range(portions_a_round * PORTION // PORTION_PER_JOB):
+        preparing.submit(["x"] * 1_000)
+    preparing.step()
+    single = preparing.submit(["y"])
+    preparing.step(portions_a_round + 1)
+
+    assert preparing.sink.count(single) == 1
+
+
+def test_a_portion_has_its_limit_and_goes_round_the_messages() -> None:
+    preparing = Preparing(lookahead=10_000)
+    jobs = [preparing.submit(["x"] * 1_000) for _ in range(8)]
+    preparing.step(2)
+
+    assert [len(portion) for portion in preparing.pipeline.portions] == [PORTION, PORTION]
+    assert [preparing.sink.count(job) for job in jobs] == [PORTION_PER_JOB] * 8
+
+
+def test_a_message_is_prepared_no_further_ahead_than_its_items_get_their_outcome(preparing: Preparing) -> None:
+    big = preparing.submit(["x"] * 10_000)
+    preparing.step(100)
+    ahead = preparing.sink.count(big)
+    preparing.preparer.settled(big, ahead)
+    preparing.step(100)
+
+    assert LOOKAHEAD <= ahead < LOOKAHEAD + PORTION_PER_JOB
+    assert preparing.sink.count(big) == 2 * ahead
+
+
+def test_a_step_opens_only_so_many_messages_that_the_first_are_not_kept_waiting(preparing: Preparing) -> None:
+    for _ in range(3 * ARRIVALS_PER_STEP):
+        preparing.submit(["x"])
+    preparing.step()
+
+    assert len(preparing.sink.items) == ARRIVALS_PER_STEP
+
+
+@pytest.mark.parametrize(
+    ("texts", "code"),
+    [("no list", ErrorCode.INVALID_MESSAGE), (["unopenable"], ErrorCode.INTERNAL)],
+    ids=["wrong", "panic"],
+)
+def test_a_message_that_cannot_be_opened_fails_alone(preparing: Preparing, texts: object, code: ErrorCode) -> None:
+    wrong, right = preparing.submit(texts), preparing.submit(["x"])
+    preparing.step()
+
+    error = preparing.sink.errors[wrong]
+    assert isinstance(error, MessageError)
+    assert error.code is code
+    assert preparing.sink.items == right.items
+
+
+def test_a_text_that_the_tokenizer_panics_on_fails_alone(preparing: Preparing) -> None:
+    jobs = [preparing.submit([text]) for text in ("a", "untokenisable", "b", "c")]
+    preparing.step()
+
+    assert [isinstance(job.items[0].outcome, ItemFailed) for job in jobs] == [False, True, False, False]
+    assert len(preparing.sink.items) == 4
+
+
+def test_an_unreadable_item_has_its_outcome_and_its_neighbours_have_features(preparing: Preparing) -> None:
+    job = preparing.submit(["a", "unreadable", "b"])
+    preparing.step()
+
+    assert outcomes(job) == [None, "not_text", None]
+    assert [item.features for item in job.items if item.outcome is None] == ["a", "b"]
+
+
+def test_each_pipeline_prepares_its_own_items(preparing: Preparing) -> None:
+    other = EchoPipeline()
+    preparing.submit(["a"])
+    preparing.submit(["b"], other)
+    preparing.step()
+
+    assert (preparing.pipeline.portions, other.portions) == ([["a"]], [["b"]])
+
+
+def test_a_forgotten_message_is_prepared_no_further(preparing: Preparing) -> None:
+    big = preparing.submit(["x"] * 10_000)
+    preparing.step()
+    preparing.preparer.forget(big)
+    preparing.preparer.settled(big, PORTION_PER_JOB)
+    preparing.step(5)
+
+    assert preparing.sink.count(big) == PORTION_PER_JOB
+
+
+def test_a_message_without_items_is_opened_and_that_is_all(preparing: Preparing) -> None:
+    job = preparing.submit([])
+    preparing.step(2)
+
+    assert preparing.sink.jobs == [job]
+    assert preparing.sink.items == []
+
+
+def test_closing_ends_the_thread_whether_it_works_or_waits(preparing: Preparing) -> None:
+    thread = threading.Thread(target=preparing.preparer.run)
+    thread.start()
+    preparing.submit(["x"] * 10_000)
+    preparing.preparer.close()
+    thread.join(10)
+
+    assert not thread.is_alive()
