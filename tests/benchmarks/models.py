@@ -16,10 +16,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from onnx import ModelProto, TensorProto, helper, numpy_helper, save_model
-from tasks.classify.build import build_default
 
 from worker.convert.bert_graph import BertShape, LinearHead, build_classifier
-from worker.settings import load
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -47,13 +45,21 @@ class BenchModel:
 
 def bench_models(bench_dir: Path) -> list[BenchModel]:
     """The three models; the small ones are written below `bench_dir`."""
-    minilm = SHARED_MINILM if SHARED_MINILM.exists() else build_default(load().cache_dir)
+    minilm = SHARED_MINILM if SHARED_MINILM.exists() else _default_model()
     made = bench_dir / "models"
     return [
         BenchModel("minilm", minilm),
         BenchModel("tiny", _write_tiny(made / "tiny", minilm / "tokenizer.json")),
         BenchModel("noop", _write_noop(made / "noop")),
     ]
+
+
+def _default_model() -> Path:
+    from tasks.classify.build import build_default  # noqa: PLC0415 - it builds only where nothing is shared
+
+    from worker.settings import load  # noqa: PLC0415 - as above
+
+    return build_default(load().cache_dir)
 
 
 def _write_tiny(directory: Path, tokenizer: Path) -> Path:

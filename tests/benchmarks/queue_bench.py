@@ -40,6 +40,7 @@ PACED_JOBS = 200
 DATA_SETS = {"banking77": "banking77_en.parquet", "cfpb": "cfpb_complaints_en.parquet"}
 DATA_SET_JOBS = 1000
 PLAIN_WIDTH = 120
+BUSY_LOAD = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +101,9 @@ class QueueBench:
 def main() -> None:
     """Run the rounds, print and save the figures."""
     console = Console(width=None if sys.stdout.isatty() else PLAIN_WIDTH)
+    machine = report.this_machine()
+    if os.getloadavg()[0] > BUSY_LOAD:
+        console.print(f"[yellow]This machine is busy (load {machine['load_1m']}): the figures will suffer.[/]")
     console.print("Preparing models and the peers' environments (the first time takes a minute)")
     logs = BENCH_DIR / "logs"
     logs.mkdir(parents=True, exist_ok=True)
@@ -119,7 +123,7 @@ def main() -> None:
     versions = {who.title: envs.versions_of(who.python) for who in (queue_bench.ours, *peers.values())}
     queue_table.print_runs(console, rounds)
     report.print_figures(console, figures, measures.GOALS)
-    report.save(BENCH_DIR / "queue.json", versions, figures, queue_table.records(rounds))
+    report.save(BENCH_DIR / "queue.json", machine, versions, figures, queue_table.records(rounds))
     console.print(f"Saved {BENCH_DIR / 'queue.json'}")
 
 

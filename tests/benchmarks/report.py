@@ -42,8 +42,8 @@ class Goal:
         return f"{sign} {self.must:g}", f"{sign} {self.after:g}"
 
 
-def machine() -> dict[str, object]:
-    """What the figures were measured on."""
+def this_machine() -> dict[str, object]:
+    """What the figures are measured on, and how busy it is before they are."""
     cpu = re.search(r"model name\s*:\s*(.+)", Path("/proc/cpuinfo").read_text())
     memory_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return {
@@ -51,15 +51,20 @@ def machine() -> dict[str, object]:
         "cores": len(os.sched_getaffinity(0)),
         "memory_gib": round(memory_bytes / 2**30, 1),
         "kernel": platform.release(),
+        "load_1m": round(os.getloadavg()[0], 2),
     }
 
 
 def save(
-    path: Path, versions: Mapping[str, object], figures: Mapping[str, float], runs: Sequence[Mapping[str, object]]
+    path: Path,
+    machine: Mapping[str, object],
+    versions: Mapping[str, object],
+    figures: Mapping[str, float],
+    runs: Sequence[Mapping[str, object]],
 ) -> None:
     """Write the figures, what they were measured on, and every run behind them."""
     document = {
-        "machine": machine(),
+        "machine": machine,
         "versions": versions,
         "measures": {name: round(figure, 4) for name, figure in figures.items()},
         "runs": runs,
