@@ -167,6 +167,14 @@ def test_a_job_behind_many_is_found(client: redis.Redis, app: Celery) -> None:
     assert jobs.show(client, QUEUES, "first")[0].place == "waiting"
 
 
+def test_a_message_without_a_correlation_id_is_known_by_its_header(client: redis.Redis) -> None:
+    headers = {"lang": "js", "task": "classify.tickets", "id": "job"}  # as celery-node writes it
+    envelope = {"body": "W10=", "headers": headers, "properties": {"correlationId": "job", "delivery_tag": "t"}}
+    client.lpush("classify", json.dumps(envelope))
+    assert [one.task_id for one in jobs.waiting(client, "classify", 1)] == ["job"]
+    assert jobs.show(client, QUEUES, "job")[0].place == "waiting"
+
+
 def test_a_cancelled_job_ends_as_revoked_when_it_is_taken(client: redis.Redis, app: Celery, ledger: Ledger) -> None:
     send(app)
     jobs.cancel(client, ["job"], TTL_S)

@@ -7,7 +7,7 @@ local TAIL_BYTES = 16384
 local found = {}
 for _, message in ipairs(redis.call('LRANGE', KEYS[1], ARGV[1], ARGV[2])) do
   local tail = string.sub(message, -TAIL_BYTES)
-  local id = string.match(tail, '.*"correlation_id": ?"([^"]*)"') or ''
+  local id = string.match(tail, '.*"correlation_id": ?"([^"]*)"') or string.match(tail, '"id": ?"([^"]*)"') or ''
   if ARGV[3] == '' or ARGV[3] == id then
     local task = string.match(tail, '"task": ?"([^"]*)"') or ''
     local enqueued_at = string.match(tail, '"enqueued_at": ?([%d.eE+]+)') or ''
