@@ -29,6 +29,9 @@ RATES: Final = PREFIX + "rates"
 CANCELLED: Final = PREFIX + "cancelled"
 """Sorted set: cancelled task id → when the cancel is forgotten."""
 
+DOCTOR_PREFIX: Final = PREFIX + "doctor:"
+"""String, for a moment: whether the database can be written."""
+
 UNREADABLE_KEPT: Final = 1000
 RESULT_PREFIX: Final = "celery-task-meta-"
 

@@ -21,6 +21,7 @@ from redis.exceptions import (
 from redis.retry import Retry
 from redis.sentinel import Sentinel
 
+from worker import keys
 from worker.address import parse
 from worker.errors import ConfigError
 from worker.ops.findings import Finding, Status, fail, ok, warn
@@ -215,7 +216,7 @@ def _judge_durability(info: Mapping[str, object]) -> Finding:
 
 
 def _probe_write(client: redis.Redis, settings: Settings) -> Finding:
-    key = f"batchmill-doctor-{secrets.token_hex(8)}"
+    key = f"{keys.DOCTOR_PREFIX}{secrets.token_hex(8)}"
     try:
         client.set(key, "1", ex=_PROBE_TTL_S)
         client.delete(key)
