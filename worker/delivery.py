@@ -94,14 +94,17 @@ class _Capturing:
         return result
 
     def on_chord_part_return(self, request: Any, state: str, result: object, **options: Any) -> object:  # noqa: ANN401 - Celery's own signature
-        """Count a chord's part once, even if a dead worker had counted it already.
+        """Count a chord's part, and let the chord's body or failure out at once.
 
-        Celery keys a part by its whole result, which holds timings; a second run would count as a second part.
+        Celery counts a part once however often it runs, but forgets the chord in the same breath as it sends the body:
+        a body that was held back for the commit would be lost with its worker. Sent twice, it is told by its id.
         """
-        if self._chord_zset and request.group is not None and request.group_index is not None:  # type: ignore[attr-defined]
-            parts = self.get_key_for_group(request.group, ".j")  # type: ignore[attr-defined]
-            self.client.zremrangebyscore(parts, request.group_index, request.group_index)  # type: ignore[attr-defined]
-        return super().on_chord_part_return(request, state, result, **options)  # type: ignore[misc]
+        captured, self.captured = self.captured, None
+        try:
+            with holding_back(None):
+                return super().on_chord_part_return(request, state, result, **options)  # type: ignore[misc]
+        finally:
+            self.captured = captured
 
 
 class CapturingBackend(_Capturing, RedisBackend):  # type: ignore[misc] # celery has no types

@@ -34,13 +34,14 @@ _publishing = threading.local()
 
 
 @contextmanager
-def holding_back(messages: list[tuple[str, str]]) -> Iterator[None]:
-    """Collect what this thread publishes to queues, as list key and message, instead of sending it."""
+def holding_back(messages: list[tuple[str, str]] | None) -> Iterator[None]:
+    """Collect what this thread publishes to queues, as list key and message, instead of sending it; None = send it."""
+    outer = getattr(_publishing, "messages", None)
     _publishing.messages = messages
     try:
         yield
     finally:
-        _publishing.messages = None
+        _publishing.messages = outer
 
 
 class QoS(virtual.QoS):  # type: ignore[misc] # kombu has no types
