@@ -1,7 +1,8 @@
-"""What this worker holds right now: the one list that the transport fills, the delivery empties and the keeper renews."""
+"""What this worker holds right now: the transport fills it, the delivery empties it, the keeper renews it."""
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ class Custody:
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger
         self._holdings: dict[str, Holding] = {}
+        self._adding_up = threading.Lock()
+        self.held_bytes = 0  # Σ size of the held messages
 
     def __len__(self) -> int:
         """Return the number of held messages."""
@@ -45,11 +48,6 @@ class Custody:
         """Return what is held under a delivery tag."""
         return self._holdings[tag]
 
-    @property
-    def held_bytes(self) -> int:
-        """Σ size of the held messages."""
-        return sum(holding.message_bytes for holding in list(self._holdings.values()))
-
     def crashes(self, tag: str) -> int:
         """Return how often a worker has died while it had this message in inference."""
         holding = self._holdings.get(tag)
@@ -58,7 +56,9 @@ class Custody:
     def take(self, drained: Iterable[Drained]) -> None:
         """Hold what was drained."""
         for one in drained:
+            self._release(one.held.tag)
             self._holdings[one.held.tag] = Holding(one.held, one.crashes, len(one.message))
+            self._add_up(len(one.message))
 
     def all(self) -> list[Held]:
         """Return everything that is held."""
@@ -67,11 +67,11 @@ class Custody:
     def forget(self, tags: Iterable[str]) -> None:
         """Hold these no more, without a word to the ledger: they are recorded, or their claims are lost."""
         for tag in tags:
-            self._holdings.pop(tag, None)
+            self._release(tag)
 
     def done(self, tag: str) -> None:
         """Let go of a message that needs nothing more."""
-        holding = self._holdings.pop(tag, None)
+        holding = self._release(tag)
         if holding is not None:
             self.ledger.done([holding.held])
 
@@ -80,9 +80,19 @@ class Custody:
 
         Newest first, so that the oldest is served first again.
         """
-        holdings = [self._holdings.pop(tag) for tag in reversed(tags) if tag in self._holdings]
+        holdings = [holding for tag in reversed(tags) if (holding := self._release(tag)) is not None]
         return self.ledger.give_back([holding.held for holding in holdings]) if holdings else 0
 
     def tags(self) -> list[str]:
         """Return the tags of everything that is held, in order of arrival."""
         return list(self._holdings)
+
+    def _release(self, tag: str) -> Holding | None:
+        holding = self._holdings.pop(tag, None)
+        if holding is not None:
+            self._add_up(-holding.message_bytes)
+        return holding
+
+    def _add_up(self, more_bytes: int) -> None:
+        with self._adding_up:
+            self.held_bytes += more_bytes

@@ -1,8 +1,8 @@
 """Fetches messages: drains while there is work and room, and waits without polling and without losing anything.
 
-Waiting uses an inbox for each of the worker's lists: `BLMOVE list inbox` blocks on a connection of its own and moves the
-message that wakes it into the inbox, from where the next drain takes it. A pop would take it nowhere: killed in between,
-the job is gone. One message wakes one worker. When the worker is full the waits are ended, so that an inbox never holds
+Waiting uses an inbox for each of the worker's lists: `BLMOVE list inbox` blocks on a connection of its own and moves
+the message that wakes it into the inbox, from where the next drain takes it. A pop would take it nowhere: killed in
+between, the job is gone. One message wakes one worker. When the worker is full the waits are ended, so that an inbox never holds
 a message that an idle worker could run.
 """
 

@@ -191,7 +191,7 @@ class BatchPool(BasePool):  # type: ignore[misc] # celery has no types
         """Mark what runs next, for the sweep to blame should it kill the worker."""
         if not hasattr(self._markers, "marker"):
             self._markers.marker = Marker(self._custody.ledger)
-        tags = [job.context.message.delivery_tag for job in jobs]  # type: ignore[attr-defined]
+        tags = [job.context.message.delivery_tag for job in jobs]  # type: ignore[attr-defined] # Celery's request
         self._marked[threading.current_thread().name] = tags
         self._markers.marker.mark(tags, wait=alone)
         self.app.credit.changed()

@@ -86,10 +86,9 @@ def cancel(*, task_ids: tuple[str, ...]) -> None:
     revoked after it; one that has ended keeps its result.
     """
     settings = load()
-    app = open_client(settings)
-    with connect(settings.broker_url) as client:
+    with open_client(settings) as app, connect(settings.broker_url) as client:
         places.cancel(client, task_ids, settings.result_ttl_s)
-    app.control.revoke(list(task_ids))  # so that a worker that holds it already hears too
+        app.control.revoke(list(task_ids))  # so that a worker that holds it already hears too
     click.echo("\n".join(f"{task_id}\tcancelled" for task_id in task_ids))
 
 

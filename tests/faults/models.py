@@ -2,7 +2,8 @@
 
 The words stand in the tickets' texts, anywhere: `segfault` reads address 0, `exit` ends the process, `sleep250` makes a
 batch take 250 ms, `outofmemory` raises MemoryError, `panic` what a Rust extension raises, `raise` a RuntimeError,
-`stuck` never returns and cannot be cancelled. Before each batch a line of the journal says what runs, and where.
+`stuck` never returns and cannot be cancelled; `unreadable` reads address 0 already where texts become tokens. Before each
+batch, and before `unreadable`, a line of the journal says what runs, and where.
 No code of the worker knows these words.
 """
 
@@ -105,20 +106,29 @@ class SpoilingPipeline:
     """A pipeline that spoils the rows whose texts hold a magic word, and names every row's job."""
 
     inner: Pipeline
+    journal: Journal
 
     def open(self, job: Job, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
         self.inner.open(job, args, kwargs)
 
     def prepare(self, items: Sequence[Item]) -> None:
+        unreadable = [item.job.id for item in items if "unreadable" in _text(item)]
+        if unreadable:
+            self.journal.write(unreadable)
+            ctypes.string_at(0)
         self.inner.prepare(items)
         for item in items:
-            magic = _MAGIC.search(str(text_of(item.source)))  # type: ignore[arg-type] # always a ticket
+            magic = _MAGIC.search(_text(item))
             fault, sleep_ms = magic.groups() if magic else (None, None)
             item.features = Spoilt(item.features, item.job.id, fault or "", int(sleep_ms or 0))
             item.key = None  # a row for each item: no job hides behind another
 
     def complete(self, job: Job) -> dict[str, object]:
         return self.inner.complete(job)
+
+
+def _text(item: Item) -> str:
+    return str(text_of(item.source))  # type: ignore[arg-type] # always a ticket
 
 
 def _misbehave(fault: str) -> None:
@@ -147,7 +157,7 @@ def main() -> None:
         workload = load_workload(settings)
         return Workload(
             {name: MisbehavingModel(model, journal) for name, model in workload.models.items()},
-            {task: SpoilingPipeline(pipeline) for task, pipeline in workload.pipelines.items()},
+            {task: SpoilingPipeline(pipeline, journal) for task, pipeline in workload.pipelines.items()},
         )
 
     app.load = load_misbehaving
