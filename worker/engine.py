@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from contextlib import contextmanager
 from dataclasses import dataclass
 from time import monotonic
 from typing import TYPE_CHECKING, Protocol
@@ -31,7 +32,7 @@ from worker.preparing import Arrival, Preparer
 from worker.watchdog import Watchdog
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from worker.batching import Batch, BatchPolicy
     from worker.jobs import Item, Job, Model
@@ -61,7 +62,7 @@ class Listener(Protocol):
         ...
 
     def running(self, jobs: Sequence[Job], *, alone: bool) -> None:
-        """A runner, whose thread this is, runs a batch of these jobs next; of none = it has run a suspect's batch."""
+        """This thread prepares items of these jobs next, or runs a batch of them; of none = it no longer does."""
         ...
 
     def broken(self, reason: str) -> None:
@@ -218,6 +219,15 @@ class Engine:
                 return
         self._listener.started([job])
         self._end([job])
+
+    @contextmanager
+    def preparing(self, jobs: Sequence[Job]) -> Iterator[None]:
+        """Let the preparer work on these jobs; on a suspect only while nothing else runs."""
+        alone = jobs[0].suspect
+        with self._floor.held(alone=alone):
+            self._listener.running(jobs, alone=alone)
+            yield
+            self._listener.running((), alone=alone)
 
     def prepared(self, items: Sequence[Item]) -> None:
         """Let prepared items wait for their batch; settle those that failed already."""

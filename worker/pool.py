@@ -160,7 +160,8 @@ class BatchPool(BasePool):  # type: ignore[misc] # celery has no types
         return job.id in state.revoked
 
     def started(self, jobs: Sequence[Job]) -> None:
-        """Tell Celery that these jobs run now."""
+        """Tell Celery that these jobs run now; there is room for others."""
+        self.app.credit.changed()
         now_s = monotonic()
         for job in jobs:
             self._callbacks.post(_accepted, job.context, now_s)
@@ -175,7 +176,7 @@ class BatchPool(BasePool):  # type: ignore[misc] # celery has no types
         self._callbacks.post(_revoked, job.context)
 
     def broken(self, reason: str) -> None:
-        """Die of what is in inference: it stays held, for the sweep to blame; a hand-back would let it return for ever."""
+        """Die of what is in inference: it stays held, for the sweep to blame; handed back, it would return for ever."""
         self._dies_of_inference = True
         self._give_up(reason)
 
@@ -194,7 +195,6 @@ class BatchPool(BasePool):  # type: ignore[misc] # celery has no types
         tags = [job.context.message.delivery_tag for job in jobs]  # type: ignore[attr-defined] # Celery's request
         self._marked[threading.current_thread().name] = tags
         self._markers.marker.mark(tags, wait=alone)
-        self.app.credit.changed()
 
     def _run_stock(self, request: Any) -> None:  # noqa: ANN401 - Celery's request
         self._callbacks.post(_accepted, request, monotonic())

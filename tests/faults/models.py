@@ -2,9 +2,8 @@
 
 The words stand in the tickets' texts, anywhere: `segfault` reads address 0, `exit` ends the process, `sleep250` makes a
 batch take 250 ms, `outofmemory` raises MemoryError, `panic` what a Rust extension raises, `raise` a RuntimeError,
-`stuck` never returns and cannot be cancelled; `unreadable` reads address 0 already where texts become tokens. Before each
-batch, and before `unreadable`, a line of the journal says what runs, and where.
-No code of the worker knows these words.
+`stuck` never returns and cannot be cancelled; `unreadable` reads address 0 already where texts become tokens. Before
+all that a line of the journal says what runs, and where. No code of the worker knows these words.
 """
 
 from __future__ import annotations

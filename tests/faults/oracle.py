@@ -7,7 +7,7 @@ from itertools import islice
 from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 
-from tasks.classify.model import TicketClassifier
+from tasks.classify.model import Scored, TicketClassifier
 from tests.tiny_models import WORDS
 from worker.jobs import Cancellation
 from worker.models.repository import load_dir
@@ -16,9 +16,6 @@ from worker.models.session import Session
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-    import numpy as np
-    from numpy.typing import NDArray
 
 
 class Label(NamedTuple):
@@ -45,13 +42,10 @@ class Oracle:
         if text not in self._known:
             (encoded,) = self._model.encoder.encode([text], "head_tail")
             assert encoded is not None
-            (scores,) = self._model.run([encoded.ids], Cancellation())
-            self._known[text] = self._best(scores)  # type: ignore[arg-type] # an array, unless the text is spoilt
+            (scored,) = self._model.run([encoded.ids], Cancellation())
+            assert isinstance(scored, Scored)
+            self._known[text] = Label(self._model.labels[scored.best], scored.score)
         return self._known[text]
-
-    def _best(self, scores: NDArray[np.float32]) -> Label:
-        best = int(scores.argmax())
-        return Label(self._model.labels[best], float(scores[best]))
 
 
 def texts(count: int, *magic: str, seed: int = 0) -> list[str]:
