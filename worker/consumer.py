@@ -7,7 +7,8 @@ reconnect, what the lost connection held and the pool had not started goes back 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 from celery.worker import consumer
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from worker.lifecycle import BatchApp
     from worker.pool import BatchPool
 
+RETRY_EVERY_S: Final = 5.0
+
 log = structlog.get_logger(__name__)
 kombu_log = logging.getLogger(__name__)  # what kombu's methods expect
 
@@ -31,10 +34,6 @@ class Consumer(consumer.Consumer):  # type: ignore[misc] # celery has no types
 
     app: BatchApp
     pool: BatchPool
-
-    def __init__(self, *args: Any, **options: Any) -> None:  # noqa: ANN401 - Celery's own signature
-        self._left_behind: set[str] = set()
-        super().__init__(*args, **options)
 
     def create_task_handler(self, *args: Any, **options: Any) -> Callable[[Any], None]:  # noqa: ANN401 - Celery's own
         """Return what is called with every message."""
@@ -67,20 +66,21 @@ class Consumer(consumer.Consumer):  # type: ignore[misc] # celery has no types
             message, MessageError(ErrorCode.INVALID_MESSAGE, f"Celery refuses its headers: {type(exc).__name__}")
         )
 
+    def ensure_connected(self, conn: Any) -> Any:  # noqa: ANN401 - kombu's connection
+        """Connect, trying every few seconds; Celery would wait for half a minute once an outage has lasted for some."""
+        conn.ensure_connection = partial(conn.ensure_connection, interval_max=RETRY_EVERY_S)
+        return super().ensure_connected(conn)
+
     def on_close(self) -> None:
-        """Remember what the lost connection held."""
-        if self.task_consumer is not None:
-            qos = self.task_consumer.channel.qos
-            self._left_behind.update(tag for tag in qos._delivered if tag not in qos._dirty)  # noqa: SLF001 - kombu's own
+        """Close the idle connections too: on one that is half open, each command would wait for its timeout."""
+        self.app.custody.ledger.client.connection_pool.disconnect(inuse_connections=False)
         super().on_close()
 
     def on_ready(self) -> None:
-        """Hand back what was left behind, but for the jobs that still run here."""
+        """Hand back what a lost connection left behind: what is held, but neither runs here nor awaits its record."""
         super().on_ready()
-        channel = self.task_consumer.channel
-        for tag in self._left_behind - self.pool.held_tags():
-            channel.qos.restore_by_tag(tag, leftmost=True)
-        self._left_behind.clear()
+        here = self.pool.held_tags()
+        self.app.custody.give_back([tag for tag in self.app.custody.tags() if tag not in here])
 
     def _check(self, message: Any) -> None:  # noqa: ANN401 - kombu's message
         """Raise `MessageError` unless the message can be handed to Celery."""

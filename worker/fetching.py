@@ -96,9 +96,11 @@ class Fetcher:
                 except ResponseError as exc:  # READONLY, OOM, LOADING: the server is there, and will mend
                     log.warning("fetcher.paused", error=type(exc).__name__, pause_s=PAUSE_S)
                     self._sleep(PAUSE_S)
-        except (RedisError, OSError) as exc:
+        except Exception as exc:  # noqa: BLE001 - a consumer without its fetcher would wait for ever
+            if not isinstance(exc, RedisError | OSError):
+                log.exception("fetcher.died")
             if not self._closed:
-                self._on_broken(exc)
+                self._on_broken(RedisConnectionError(f"the fetcher ended: {type(exc).__name__}"))
         finally:
             for wait in self._waits:
                 wait.close()

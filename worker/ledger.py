@@ -33,7 +33,7 @@ class Held(NamedTuple):
 
 
 class Drained(NamedTuple):
-    """A message as `drain` took it; `held.tag` is empty where the entry is no message (it is parked then)."""
+    """An entry of a queue as `drain` took it; usually a message."""
 
     held: Held
     crashes: int
@@ -110,8 +110,8 @@ class Ledger:
         arguments += [terms.result_ttl_s, terms.result_ttl_s, *queues]
         taken = self._run("drain", self._drain_keys(queues), arguments)
         return [
-            Drained(Held(queue.decode(), tag.decode(), task_id.decode(), claim), crashes, message)
-            for queue, tag, task_id, crashes, message, _list in taken
+            Drained(Held(queue.decode(), tag.decode(), task_id.decode(errors="replace"), claim), crashes, message)
+            for queue, tag, task_id, crashes, message in taken
         ]
 
     def renew(self, held: Sequence[Held]) -> set[str]:

@@ -122,12 +122,8 @@ class _Draining:
 
     def _on_drained(self, drained: list[Drained]) -> None:
         """From the fetcher's thread: hold, then deliver on the event loop, in order."""
-        readable = [one for one in drained if one.held.tag]
-        for one in drained:
-            if not one.held.tag:
-                log.warning("message.unreadable", queue=one.held.queue, key=keys.unreadable(one.held.queue))
-        self.custody.take(readable)
-        self._arrived.extend(readable)
+        self.custody.take(drained)
+        self._arrived.extend(drained)
         self.connection.hub.call_soon(self._deliver_arrived)  # type: ignore[attr-defined]
 
     def _deliver_arrived(self) -> None:
@@ -177,17 +173,20 @@ def _envelope(drained: Drained) -> dict[str, Any] | None:
     """Return a message, completed by what kombu cannot do without; None if it is none."""
     try:
         message = json.loads(drained.message)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     if not (isinstance(message, dict) and "body" in message and isinstance(message.get("headers"), dict | None)):
         return None
+    message["headers"] = message.get("headers") or {}
     properties = message.setdefault("properties", {})
+    if not isinstance(properties, dict):
+        return None
     properties["delivery_tag"] = drained.held.tag
     info = properties.get("delivery_info")
-    properties["delivery_info"] = info = info if isinstance(info, dict) else {}
-    for name, default in (("exchange", ""), ("routing_key", drained.held.queue)):
-        if not isinstance(info.get(name), str):
-            info[name] = default
+    properties["delivery_info"] = (info if isinstance(info, dict) else {}) | {
+        "exchange": "",
+        "routing_key": drained.held.queue,
+    }
     return message
 
 

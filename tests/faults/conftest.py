@@ -24,7 +24,10 @@ PASSED: Final = pytest.StashKey[bool]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "fault(name): the fault that the test reports on in .bench/faults.json")
+    config.addinivalue_line(
+        "markers",
+        "fault(name, deadly=False): what the test reports on in .bench/faults.json; whether it makes workers end",
+    )
 
 
 @pytest.hookimpl(wrapper=True)
@@ -57,9 +60,12 @@ def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Server]:
 def trial(
     request: pytest.FixtureRequest, server: Server, tiny_model: Path, oracle: Oracle, tmp_path: Path
 ) -> Iterator[Trial]:
-    """A fault run, reported under the name in the test's mark."""
+    """A fault run, reported under the name in the test's mark. No worker may end by itself, unless `deadly=True`."""
+    mark = request.node.get_closest_marker("fault")
     figures = Figures()
     with Trial(server, tiny_model, tmp_path, oracle, figures) as trial:
         yield trial
-    figures.holds = request.node.stash.get(PASSED, False)
-    figures.write(f"{request.node.get_closest_marker('fault').args[0]}@{server.kind}")
+        exit_codes = [] if mark.kwargs.get("deadly") else list(trial.fleet.exit_codes)
+    figures.holds = request.node.stash.get(PASSED, False) and not exit_codes
+    figures.write(f"{mark.args[0]}@{server.kind}")
+    assert not exit_codes, f"workers have ended by themselves: {exit_codes}"

@@ -51,7 +51,7 @@ class Fleet:
         self._supervisor = threading.Thread(target=self._supervise, name="supervisor", daemon=True)
         self.journal_path = directory / "journal"
         self.kills: list[Kill] = []
-        self.exit_codes: list[int] = []
+        self.exit_codes: list[int] = []  # of workers that nobody had ended
 
     def start(self, *names: str, **settings: object) -> None:
         """Start a worker of each name, supervised from now on, and wait until all consume.
@@ -117,7 +117,7 @@ class Fleet:
             wait_until(lambda name=name: "ready." in self[name].lines, 60.0, f"{name} is ready")  # type: ignore[misc]
 
     def stop(self) -> None:
-        """End everything: SIGTERM, all at once."""
+        """End everything, all at once: SIGTERM. They are not supervised any more."""
         self._closed.set()
         if self._supervisor.is_alive():
             self._supervisor.join()
@@ -150,6 +150,8 @@ class Fleet:
         while not self._closed.wait(LOOK_EVERY_S):
             with self._lock:
                 for name, worker in list(self._workers.items()):
-                    if worker.process.poll() is not None:
-                        self.exit_codes.append(worker.wait())
+                    if (code := worker.process.poll()) is not None:
+                        worker.wait()
+                        if code != -signal.SIGKILL:
+                            self.exit_codes.append(code)
                         self._spawn(name)

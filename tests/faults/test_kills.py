@@ -23,10 +23,9 @@ def test_kills_under_a_burst_lose_and_double_nothing(trial: Trial) -> None:
     """kombu#305, celery#7950: a worker that is killed between pop and registration takes the message with it."""
     trial.fleet.start(*WORKERS, max_batch_size=8, lease_s=12)
     count = trial.pick(short=400, full=3000, long=100_000)
-    pause_s, batch_ms = (5, 100) if count > 400 else (3, 300)
 
-    trial.books.send(texts(count, f"sleep{batch_ms}"))
-    trial.fleet.kill_every(pause_s, RANDOM, until=trial.books.ended)
+    trial.books.send(texts(count, f"sleep{trial.pick(short=300, full=300, long=50)}"))
+    trial.fleet.kill_every(trial.pick(short=3, full=5), RANDOM, until=trial.books.ended)
 
     account = trial.account(60)
     account.assert_clean()

@@ -18,7 +18,7 @@ MAX_RUNS: Final = 3
 WAYS: Final = ("segfault", "exit", "unreadable")
 
 
-@pytest.mark.fault("poison")
+@pytest.mark.fault("poison", deadly=True)
 @pytest.mark.timeout(600)
 def test_an_input_that_kills_its_worker_runs_three_times_then_is_dead_lettered(trial: Trial) -> None:
     """celery#9082: an input that kills its worker comes back for ever."""

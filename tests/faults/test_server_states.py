@@ -33,7 +33,6 @@ def test_at_maxmemory_producers_get_the_error_and_workers_go_on_when_there_is_ro
 
     trial.account().assert_clean()
     assert time.monotonic() - start_s < 25
-    assert trial.fleet.exit_codes == []
 
 
 @pytest.mark.fault("server-readonly")
@@ -51,7 +50,6 @@ def test_while_the_server_is_read_only_workers_pause(trial: Trial) -> None:
 
     trial.account().assert_clean()
     assert time.monotonic() - start_s < 25
-    assert trial.fleet.exit_codes == []
 
 
 @pytest.mark.fault("script-flush")

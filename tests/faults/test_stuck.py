@@ -15,7 +15,7 @@ EXIT_BROKEN: Final = 70
 MAX_RUNS: Final = 3
 
 
-@pytest.mark.fault("stuck-runner")
+@pytest.mark.fault("stuck-runner", deadly=True)
 @pytest.mark.timeout(300)
 def test_a_runner_that_never_returns_takes_its_process_with_it_and_its_neighbours_complete(trial: Trial) -> None:
     good = texts(30)

@@ -12,6 +12,7 @@ from celery.exceptions import TaskRevokedError
 
 from tests.events import recording
 from tests.integration.extra_tasks import COMMAND
+from tests.messages import GOOD_KWARGS, QUEUE
 from tests.services import wait_until
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from tests.services import WorkerProcess
 
 WAIT_S = 20
-BATCH_TIMEOUT_S = 1.5
+BATCH_TIMEOUT_S = 3
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -34,7 +35,7 @@ def worker(start_worker: Callable[..., WorkerProcess]) -> WorkerProcess:
 
 def send(app: Celery, text: str = "my card", **options: Any) -> AsyncResult:  # noqa: ANN401 - Celery's options
     tickets = [{"id": "1", "text": text}]
-    return app.send_task("classify.tickets", kwargs={"tickets": tickets}, queue="classify", **options)
+    return app.send_task("classify.tickets", kwargs={"tickets": tickets}, queue=QUEUE, **options)
 
 
 def asked(app: Celery, command: str, *args: object) -> Any:  # noqa: ANN401 - JSON
@@ -69,15 +70,16 @@ def test_a_revoke_before_the_worker_has_it_holds(app: Celery) -> None:
 
 @pytest.mark.parametrize("terminate", [False, True], ids=["revoke", "terminate"])
 def test_a_revoke_while_it_waits_for_its_batch_holds(app: Celery, terminate: bool) -> None:  # noqa: FBT001 - a case
-    with recording(app) as recorder, busy_worker(app):
-        waiting, neighbour = send(app), send(app)
-        wait_until(lambda: {waiting.id, neighbour.id} <= ids(asked(app, "reserved")), what="both wait")
-        app.control.revoke(waiting.id, terminate=terminate, reply=True, timeout=WAIT_S, limit=1)
+    with recording(app) as recorder:
+        with busy_worker(app):
+            waiting, neighbour = send(app), send(app)
+            wait_until(lambda: {waiting.id, neighbour.id} <= ids(asked(app, "reserved")), what="both wait")
+            app.control.revoke(waiting.id, terminate=terminate, reply=True, timeout=WAIT_S, limit=1)
 
-    with pytest.raises(TaskRevokedError):
-        waiting.get(timeout=WAIT_S)
-    assert neighbour.get(timeout=WAIT_S)["results"][0]["label"]
-    wait_until(lambda: "task-revoked" in recorder.of_task(waiting.id), what="task-revoked")
+        with pytest.raises(TaskRevokedError):
+            waiting.get(timeout=WAIT_S)
+        assert neighbour.get(timeout=WAIT_S)["results"][0]["label"]
+        wait_until(lambda: "task-revoked" in recorder.of_task(waiting.id), what="task-revoked")
     assert recorder.of_task(waiting.id) == ["task-received", "task-revoked"]
 
 
@@ -87,19 +89,20 @@ def test_a_terminated_running_job_has_one_end(app: Celery, client: redis.Redis) 
             app.control.revoke(running.id, terminate=True, reply=True, timeout=WAIT_S, limit=1)
         assert send(app).get(timeout=WAIT_S)["results"][0]["label"]
 
-        wait_until(lambda: client.hlen("unacked") == 0, what="nothing unacknowledged")
+        wait_until(lambda: client.hlen("batchmill:unacked:classify") == 0, what="nothing unacknowledged")
         assert running.state == "REVOKED"
         assert recorder.of_task(running.id) == ["task-received", "task-started", "task-revoked"]
 
 
 def test_it_expires_while_it_waits_for_its_batch(app: Celery) -> None:
-    with recording(app) as recorder, busy_worker(app):
-        waiting, patient = send(app, expires=0.3), send(app, expires=60)
+    with recording(app) as recorder:
+        with busy_worker(app):
+            waiting, patient = send(app, expires=1), send(app, expires=60)
 
-    with pytest.raises(TaskRevokedError, match="expired"):
-        waiting.get(timeout=WAIT_S)
-    assert patient.get(timeout=WAIT_S)["results"][0]["label"]
-    wait_until(lambda: "task-revoked" in recorder.of_task(waiting.id), what="task-revoked")
+        with pytest.raises(TaskRevokedError, match="expired"):
+            waiting.get(timeout=WAIT_S)
+        assert patient.get(timeout=WAIT_S)["results"][0]["label"]
+        wait_until(lambda: "task-revoked" in recorder.of_task(waiting.id), what="task-revoked")
     assert recorder.of_task(waiting.id) == ["task-received", "task-revoked"]
 
 
@@ -157,6 +160,27 @@ def test_it_answers_ping_and_names_its_tasks(app: Celery) -> None:
     assert [queue["name"] for queue in asked(app, "active_queues")] == ["classify"]
 
 
+@pytest.mark.parametrize(
+    ("command", "arguments"),
+    [("pool_grow", {"n": 1}), ("pool_shrink", {"n": 1}), ("pool_restart", {}), ("autoscale", {"max": 5, "min": 1})],
+)
+def test_a_command_that_the_pool_cannot_carry_out_is_answered_with_an_error(
+    app: Celery, command: str, arguments: dict[str, int]
+) -> None:
+    ((_, answer),) = app.control.broadcast(command, arguments, reply=True, timeout=WAIT_S, limit=1)[0].items()
+
+    assert "error" in answer
+    assert send(app).get(timeout=WAIT_S)["results"][0]["label"]
+
+
+def test_it_consumes_a_queue_that_is_added(app: Celery) -> None:
+    app.control.broadcast("add_consumer", {"queue": "other"}, reply=True, timeout=WAIT_S, limit=1)
+    sent = app.send_task("classify.tickets", kwargs=GOOD_KWARGS, queue="other")
+
+    assert sent.get(timeout=WAIT_S)["results"][0]["label"]
+    app.control.cancel_consumer("other", reply=True, timeout=WAIT_S, limit=1)
+
+
 def test_a_rate_limit_on_the_task_is_kept(app: Celery) -> None:
     app.control.rate_limit("classify.tickets", "4/s", reply=True, timeout=WAIT_S, limit=1)
     try:
@@ -169,5 +193,5 @@ def test_a_rate_limit_on_the_task_is_kept(app: Celery) -> None:
 
 
 def test_all_of_this_leaves_nothing_unacknowledged(client: redis.Redis, worker: WorkerProcess) -> None:
-    wait_until(lambda: client.hlen("unacked") == 0, what="nothing unacknowledged")
+    wait_until(lambda: client.hlen("batchmill:unacked:classify") == 0, what="nothing unacknowledged")
     assert worker.process.poll() is None

@@ -118,6 +118,11 @@ def test_the_image_runs_the_worker_as_an_ordinary_user(stages: list[str]) -> Non
     assert "STOPSIGNAL SIGTERM" in final
 
 
+def test_nothing_in_the_image_reports_to_the_maker_of_onnx_runtime(stages: list[str]) -> None:
+    assert "ORT_DISABLE_TELEMETRY=1" in stages[0]
+    assert "ORT_DISABLE_TELEMETRY=1" in stages[-1]
+
+
 def test_the_image_holds_locked_packages_only(stages: list[str]) -> None:
     installs = re.findall(r"pip .*?install(.*?)(?=&&|$)", "".join(stages).replace("\\\n", " "), flags=re.MULTILINE)
 

@@ -110,13 +110,12 @@ def test_a_start_refuses_an_evicting_broker(server: ValkeyServer) -> None:
         client.config_set("maxmemory-policy", "noeviction")
 
 
-def test_a_user_who_may_not_ask_is_a_warning(server: ValkeyServer) -> None:
+def test_a_user_who_may_not_read_info_is_refused(server: ValkeyServer) -> None:
     client = broker.connect(server.connection_url)
     client.execute_command("ACL", "SETUSER", "shy", "on", ">pw", "~*", "+@all", "-info", "-config")
     url = f"redis://shy:pw@127.0.0.1:{server.port}/0"
-    found = list(broker.examine(settings_for(url)))
-    assert [finding.name for finding in found if finding.status is Status.WARN] == ["broker server"]
-    assert not [finding for finding in found if finding.status is Status.FAIL]
+    with pytest.raises(ConfigError, match=r"\+info"):
+        broker.require(broker.examine(settings_for(url)))
 
 
 def test_a_broker_that_is_down_or_refuses_fails_without_showing_credentials(server: ValkeyServer) -> None:

@@ -1,7 +1,7 @@
 -- Take up to a number of messages from the queues' lists and hold each under a claim, atomically.
 -- KEYS  cancelled, then for each queue: unacked, index, 4 × (inbox, list) from the most urgent priority down
 -- ARGV  claim, messages to take, bytes to take, job key prefix, result key prefix, job ttl, result ttl, queue names ...
--- Returns for each message: queue, tag, task id, crashes, message, list
+-- Returns for each message: queue, tag, task id, crashes, message
 local KEYS_PER_QUEUE, LISTS = 10, 4
 local claim, left, bytes_left = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local job_prefix, result_prefix, job_ttl, result_ttl = ARGV[4], ARGV[5], ARGV[6], tonumber(ARGV[7])
@@ -11,23 +11,25 @@ local now = string.format('%d.%06d', time[1], time[2])
 local cancelled_any = redis.call('EXISTS', KEYS[1]) == 1
 local taken = {}
 
--- The envelope's end names tag and task id, whatever the size of the body; odd producers get a full parse.
+local nameless = 0
+
+-- The envelope's end names tag and task id, whatever the size of the body; odd producers get a full parse. An entry that
+-- cannot be parsed here is held like any other: the worker reads it, refuses it or puts it aside.
 local function identify(message)
   local tail = #message > 2048 and string.sub(message, -2048) or message
   local tag = string.match(tail, '.*"delivery_tag": ?"([^"]*)"')
   local id = string.match(tail, '.*"correlation_id": ?"([^"]*)"')
-  if tag and id and tag ~= '' and id ~= '' and not string.find(tag, '[%s\\]') and not string.find(id, '\\', 1, true) then
+  if tag and id and tag ~= '' and id ~= '' and not string.find(tag, '[%s\\\128-\255]') and not string.find(id, '\\', 1, true) then
     return tag, id
   end
   local ok, envelope = pcall(cjson.decode, message)
-  if not ok or type(envelope) ~= 'table' or envelope.body == nil then return nil end
-  local properties = type(envelope.properties) == 'table' and envelope.properties or {}
-  local headers = type(envelope.headers) == 'table' and envelope.headers or {}
+  local function part(name) return ok and type(envelope) == 'table' and type(envelope[name]) == 'table' and envelope[name] or {} end
   local function text(value, unwanted)
     return type(value) == 'string' and value ~= '' and not string.find(value, unwanted) and value or nil
   end
-  tag = text(properties.delivery_tag, '%s') or redis.sha1hex(message)
-  return tag, text(headers.id, '\n') or text(properties.correlation_id, '\n') or tag
+  nameless = nameless + 1
+  tag = text(part('properties').delivery_tag, '[%s\128-\255]') or redis.sha1hex(claim .. nameless .. message)
+  return tag, text(part('headers').id, '\n') or text(part('properties').correlation_id, '\n') or tag
 end
 
 local function is_duplicate(state, tag)
@@ -35,6 +37,13 @@ local function is_duplicate(state, tag)
   if state == 'D' then return true end
   local queue, held_tag = string.match(state, '^H %S+ (%S+) (%S+) %d+$')
   return queue and redis.call('HEXISTS', 'batchmill:unacked:' .. queue, held_tag) == 1
+end
+
+local function is_held(tag)
+  for base = 1, #KEYS - KEYS_PER_QUEUE, KEYS_PER_QUEUE do
+    if redis.call('HEXISTS', KEYS[base + 1], tag) == 1 then return true end
+  end
+  return false
 end
 
 local function revoke(id)
@@ -48,21 +57,16 @@ end
 
 local function hold(message, list, queue, unacked, index)
   local tag, id = identify(message)
-  if not tag then
-    local unreadable = 'batchmill:unreadable:' .. queue
-    redis.call('LPUSH', unreadable, message)
-    redis.call('LTRIM', unreadable, 0, 999)
-    taken[#taken + 1] = {queue, '', '', 0, #message, list}
-    return
-  end
   local state = redis.call('GET', job_prefix .. id)
   if is_duplicate(state, tag) then return end
+  -- Another message under the same tag, as if copied by hand: only the tag is changed, and only here.
+  if is_held(tag) then tag = redis.sha1hex(message) end
   if cancelled_any and redis.call('ZSCORE', KEYS[1], id) then return revoke(id) end
   local crashes = state and tonumber(string.match(state, '(%d+)$')) or 0
   redis.call('SET', job_prefix .. id, 'H ' .. claim .. ' ' .. queue .. ' ' .. tag .. ' ' .. crashes, 'EX', job_ttl)
   redis.call('HSET', unacked, tag, list .. '\n' .. id .. '\n' .. message)
   redis.call('ZADD', index, now, tag)
-  taken[#taken + 1] = {queue, tag, id, crashes, message, list}
+  taken[#taken + 1] = {queue, tag, id, crashes, message}
 end
 
 local function take(queue_number, priority, most)

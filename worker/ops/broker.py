@@ -136,7 +136,11 @@ def _judge_server(client: redis.Redis) -> Iterator[Finding]:
     try:
         info = dict(cast("Mapping[str, object]", client.info()))
     except NoPermissionError:
-        yield warn("broker server", "its user may not read INFO", "allow the command: ACL SETUSER … +info")
+        yield fail(
+            "broker server",
+            "its user may not read INFO, without which nothing that a dead worker held is given back",
+            "allow the command: ACL SETUSER … +info",
+        )
         return
     if "maxmemory_policy" not in info:
         info |= _configured_policy(client)

@@ -1,0 +1,114 @@
+"""A load of many messages, what a fault-free run would answer, and how often each answer was published."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import redis
+
+from tests.benchmarks.peers.plain_model import PlainModel
+from tests.services import producer, wait_until
+from tests.tiny_models import WORDS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+RESULT_KEY = "celery-task-meta-"
+KNOWN = [word for word in WORDS if word not in {"nan", "endless"}]
+
+
+class Expected:
+    """The labels of a plain loop over a model, ticket by ticket; each text runs once."""
+
+    def __init__(self, model: Path) -> None:
+        self._model = PlainModel(model)
+        self._labels: dict[str, object] = {}
+
+    def label(self, text: str) -> object:
+        """What the model says of `text`."""
+        if text not in self._labels:
+            self._labels[text] = self._model.classify([text])[0]["label"]
+        return self._labels[text]
+
+
+class Load:
+    """Messages in a queue, every text another one.
+
+    Args:
+        url: of the broker.
+        singles: messages of one ticket.
+        big: messages of 500 tickets, spread among them.
+    """
+
+    def __init__(self, url: str, singles: int, big: int = 0) -> None:
+        self._client = redis.Redis.from_url(url)
+        self._published: Counter[str] = Counter()
+        self._listener = self._client.pubsub(ignore_subscribe_messages=True)
+        self._listener.psubscribe(**{f"{RESULT_KEY}*": self._count})
+        self._thread = self._listener.run_in_thread(sleep_time=0.05, daemon=True)
+        sizes = [1] * singles
+        for position in range(big):
+            sizes.insert((position + 1) * singles // (big + 1), 500)
+        with producer(url) as app:
+            self.sent = {
+                app.send_task("classify.tickets", kwargs={"tickets": one}, queue="classify").id: one
+                for one in _messages(sizes)
+            }
+
+    @property
+    def recorded(self) -> int:
+        """Jobs that have a result."""
+        recorded: int = self._client.exists(*(f"{RESULT_KEY}{task_id}" for task_id in self.sent))
+        return recorded
+
+    @property
+    def waiting(self) -> int:
+        """Messages that no worker holds."""
+        waiting: int = self._client.llen("classify")
+        return waiting
+
+    @property
+    def held(self) -> int:
+        """Messages that a worker has taken and not acknowledged."""
+        held: int = self._client.hlen("batchmill:unacked:classify")
+        return held
+
+    def wait_recorded(self, jobs: int, timeout_s: float = 150.0) -> None:
+        """Wait until that many jobs have a result."""
+        wait_until(lambda: self.recorded >= jobs, timeout_s, f"{jobs} of {len(self.sent)} jobs recorded")
+
+    def assert_all_as_without_faults(self, expected: Expected) -> None:
+        """Every job has exactly one result, published once, with the labels of a fault-free run."""
+        for task_id, tickets in self.sent.items():
+            recorded = json.loads(self._client.get(f"{RESULT_KEY}{task_id}"))
+            assert recorded["status"] == "SUCCESS"
+            answers = [(one["id"], one["label"]) for one in recorded["result"]["results"]]
+            assert answers == [(ticket["id"], expected.label(ticket["text"])) for ticket in tickets]
+        wait_until(lambda: self._published.total() >= len(self.sent))
+        published = {task_id: self._published[f"{RESULT_KEY}{task_id}"] for task_id in self.sent}
+        assert published == dict.fromkeys(self.sent, 1)
+
+    def close(self) -> None:
+        """Stop counting."""
+        self._thread.stop()
+        self._thread.join(5)
+        self._client.close()
+
+    def _count(self, published: dict[str, Any]) -> None:
+        self._published[published["channel"].decode()] += 1
+
+
+def _messages(sizes: list[int]) -> Iterator[list[dict[str, str]]]:
+    number = 0
+    for size in sizes:
+        yield [{"id": str(index), "text": _text(number + index)} for index in range(size)]
+        number += size
+
+
+def _text(number: int) -> str:
+    """A text that no other number has, of 15 to 24 words."""
+    words = (KNOWN[(number // 7 + 3 * position) % len(KNOWN)] for position in range(14 + number % 10))
+    return " ".join([str(number), *words])
