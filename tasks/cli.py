@@ -6,9 +6,12 @@
 
 import importlib
 from importlib.metadata import version
+from types import ModuleType
 from typing import Final
 
 import click
+
+from tasks.commands.exits import Unfit
 
 # name: what `batchmill --help` says; `tasks/commands/NAME.py` holds the command of that name.
 COMMANDS: Final = {
@@ -24,7 +27,7 @@ COMMANDS: Final = {
     "doctor": "Check broker, model and machine.",
     "options": "Print the table of all options.",
     "schema": "Write the JSON Schemas of messages and results.",
-    "demo": "See it work: a broker, a worker, 240 tickets.",
+    "demo": "See it work: a broker, a worker, hundreds of tickets.",
 }
 
 EXIT_CODES: Final = """\b
@@ -49,7 +52,7 @@ class LazyGroup(click.Group):
         del ctx
         if cmd_name not in COMMANDS:
             return None
-        command = getattr(importlib.import_module(f"tasks.commands.{cmd_name}"), cmd_name)
+        command = getattr(_import(cmd_name), cmd_name)
         if not isinstance(command, click.Command):
             raise TypeError(f"tasks.commands.{cmd_name} holds no command of that name")
         return command
@@ -59,6 +62,14 @@ class LazyGroup(click.Group):
         del ctx
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
+
+
+def _import(name: str) -> ModuleType:
+    try:
+        return importlib.import_module(f"tasks.commands.{name}")
+    except ModuleNotFoundError as error:
+        text = f"`batchmill {name}` needs the package {error.name}: pip install 'batchmill[build,demo]'"
+        raise Unfit(text) from error
 
 
 def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:  # noqa: FBT001 - click's

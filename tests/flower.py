@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 from contextlib import contextmanager
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.error import HTTPError, URLError
 from urllib.request import urlopen
 
-from tests.services import wait_until
+from tests.services import free_port, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,9 +36,7 @@ class Flower:
 @contextmanager
 def running_flower(broker_url: str, log: Path) -> Iterator[Flower]:
     """Run Flower inside the block."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     command = [sys.executable, "-m", "celery", "-b", broker_url, "flower", "--address=127.0.0.1", f"--port={port}"]
     environment = os.environ | {"FLOWER_UNAUTHENTICATED_API": "true"}
     with log.open("wb") as out, subprocess.Popen(command, env=environment, stdout=out, stderr=out) as process:

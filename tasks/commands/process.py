@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from tasks.commands.failures import Unfit
+from tasks.commands.exits import Unfit
 
 _LOG_TAIL_LINES: Final = 15
 

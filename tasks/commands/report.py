@@ -7,6 +7,7 @@ from typing import Any, Final
 from rich.table import Table
 from rich.text import Text
 
+from tasks.classify.corpus.tickets import LabelledTicket
 from tasks.commands.outcome import Outcome, Result
 
 TEXT_CHARACTERS: Final = 56
@@ -61,13 +62,14 @@ def figures(results: Sequence[Result], wall_s: float) -> Figures:
     )
 
 
-def ticket_table(tickets: Sequence[Mapping[str, str]], outcomes: Mapping[str, Outcome]) -> Table:
+def ticket_table(tickets: Sequence[LabelledTicket], outcomes: Mapping[str, Outcome]) -> Table:
     """Return a row per ticket; `outcomes` are by ticket id."""
     table = Table("ticket", "lang", "text", "label", "score", box=None, pad_edge=False)
     table.columns[-1].justify = "right"
     for ticket in tickets:
-        label, score = _answer(outcomes[ticket["id"]])
-        table.add_row(ticket["id"], ticket["language"], Text(shortened(ticket["text"])), label, score)
+        label, score = _answer(outcomes[ticket.id])
+        text = shortened(": ".join(ticket.fields.values()))
+        table.add_row(ticket.id, ticket.lang, Text(text), label, score)
     return table
 
 

