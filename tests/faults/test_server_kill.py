@@ -12,7 +12,7 @@ from tests.services import wait_until
 if TYPE_CHECKING:
     from tests.faults.trial import Trial
 
-RESUMED_WITHIN_S: Final = 10.0
+RESUMED_WITHIN_S: Final = 25.0
 
 
 @pytest.mark.fault("server-kill")
