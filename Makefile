@@ -25,6 +25,9 @@ demo: setup  ## Label 240 tickets on an embedded Valkey, with a real worker
 test: setup  ## Run every test
 	$(BIN)/python -m pytest
 
+faults: setup  ## Kill, freeze, cut and fill everything, over Valkey and Redis; FAULTS=long for 100,000 jobs
+	FAULTS=$(or $(FAULTS),full) $(BIN)/python -m pytest tests/faults
+
 check: setup  ## Lint, types, import rules, formatting
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -47,4 +50,4 @@ lock: setup  ## Renew the locked requirements
 clean:  ## Remove what was built here; downloads stay in the cache
 	rm -rf $(VENV) .bench build *.egg-info .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 
-.PHONY: help setup demo test check format bench lock clean
+.PHONY: help setup demo test faults check format bench lock clean

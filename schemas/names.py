@@ -46,3 +46,20 @@ def band_of(priority: int | None) -> Band:
         text = f"the message's priority must be an integer between {PRIORITY_MIN} and {PRIORITY_MAX}"
         raise ValueError(text)
     return _BANDS[priority]
+
+
+PRIORITY_STEPS: Final = (0, 3, 6, 9)
+"""A queue is a list for each of these priorities, in between rounded down: kombu's default."""
+
+_SEPARATOR: Final = "\x06\x16"
+_UNACKED_PREFIX: Final = "batchmill:unacked:"
+
+
+def queue_lists(queue: str) -> tuple[str, ...]:
+    """The Redis lists of a queue, the most urgent first."""
+    return tuple(f"{queue}{_SEPARATOR}{step}" if step else queue for step in PRIORITY_STEPS)
+
+
+def unacked_key(queue: str) -> str:
+    """The Redis hash of the messages that workers hold; its length is the work in flight."""
+    return f"{_UNACKED_PREFIX}{queue}"

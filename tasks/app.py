@@ -18,7 +18,17 @@ from worker.task import BatchTask
 if TYPE_CHECKING:
     from worker.settings import Settings
 
+SOCKET_TIMEOUT_S = 5.0  # the waits of event loop and threads on half-open connections add up; all mended within 25 s
+HEALTH_CHECK_S = 10
 INTRA_OP_THREADS = 1  # parallelism comes from the runners: it costs 5 to 12 % less CPU than threads inside one call
+
+# By the address's scheme: the transport in worker.transport, the result backend in worker.delivery.
+_CLASSES = {
+    "redis": ("Transport", "CapturingBackend"),
+    "rediss": ("Transport", "CapturingBackend"),
+    "redis+socket": ("SocketTransport", "CapturingBackend"),
+    "sentinel": ("SentinelTransport", "CapturingSentinelBackend"),
+}
 
 
 class ClassifyTickets(BatchTask):
@@ -29,10 +39,18 @@ class ClassifyTickets(BatchTask):
 
 def create_app(settings: Settings) -> BatchApp:
     """Return the application: broker, results, queues and tasks; it connects and loads nothing yet."""
-    app = BatchApp("batchmill", settings=settings, load=load_workload, backend=_backend_url(settings.broker_url))
+    address = settings.address
+    url = address.celery_url.removeprefix("redis+")  # with that prefix kombu would take its own transport
+    transport, backend = _CLASSES[address.scheme]
+    app = BatchApp("batchmill", settings=settings, load=load_workload, backend=f"worker.delivery:{backend}+{url}")
     app.conf.update(
-        broker_url=settings.broker_url,
-        broker_transport="worker.transport:Transport",
+        broker_url=url,
+        broker_transport=f"worker.transport:{transport}",
+        result_backend_transport_options=address.transport_options,
+        redis_socket_timeout=SOCKET_TIMEOUT_S,
+        redis_socket_connect_timeout=SOCKET_TIMEOUT_S,
+        redis_socket_keepalive=not address.path,
+        redis_backend_health_check_interval=HEALTH_CHECK_S,
         broker_connection_retry_on_startup=True,
         broker_connection_max_retries=None,
         accept_content=["json"],
@@ -47,12 +65,20 @@ def create_app(settings: Settings) -> BatchApp:
         worker_pool="worker.pool:BatchPool",
         worker_consumer="worker.consumer:Consumer",
         worker_concurrency=settings.max_jobs_in_flight,
-        worker_prefetch_multiplier=1,
+        worker_prefetch_multiplier=0,  # the credit limits what is fetched
         worker_enable_prefetch_count_reduction=False,
         worker_hijack_root_logger=False,
         worker_redirect_stdouts=False,
         worker_cancel_long_running_tasks_on_connection_loss=False,
     )
+    app.conf.broker_transport_options = address.transport_options | {
+        "custody": app.custody,
+        "room": app.credit,
+        "socket_timeout": SOCKET_TIMEOUT_S,
+        "socket_connect_timeout": SOCKET_TIMEOUT_S,
+        "socket_keepalive": True,
+        "health_check_interval": HEALTH_CHECK_S,
+    }
     app.register_task(ClassifyTickets())
     return app
 
@@ -83,9 +109,3 @@ def find_model(settings: Settings) -> ModelDir:
     if built is None:
         raise ModelError(f"the default model is not built below {settings.cache_dir}: run `batchmill model build`")
     return resolve(str(built), settings.models_dir)
-
-
-def _backend_url(broker_url: str) -> str:
-    """Return the result backend's URL: the broker's own database, by way of our backend class."""
-    kind = "CapturingSentinelBackend" if broker_url.startswith("sentinel:") else "CapturingBackend"
-    return f"worker.delivery:{kind}+{broker_url}"

@@ -49,6 +49,9 @@ class _Ended:
         """Wake the thread that waits."""
         self._heard.put(job)
 
+    def running(self, jobs: Sequence[Job], *, alone: bool) -> None:
+        """Nobody sweeps."""
+
     def dropped(self, job: Job) -> None:
         """Wake the thread that waits."""
         self._heard.put(job)

@@ -173,6 +173,9 @@ class Heard:
         """Keep it."""
         self.events.append(("finished", job))
 
+    def running(self, jobs: Sequence[Job], *, alone: bool) -> None:
+        pass
+
     def dropped(self, job: Job) -> None:
         """Keep it."""
         self.events.append(("dropped", job))

@@ -75,7 +75,7 @@ class Inbox:
     @property
     def unacknowledged(self) -> int:
         """Messages that are taken and not acknowledged."""
-        held: int = self.client.hlen("unacked")
+        held: int = self.client.hlen("batchmill:unacked:classify")
         return held
 
     @property

@@ -70,7 +70,7 @@ class Load:
     @property
     def held(self) -> int:
         """Messages that a worker has taken and not acknowledged."""
-        held: int = self._client.hlen("unacked")
+        held: int = self._client.hlen("batchmill:unacked:classify")
         return held
 
     def wait_recorded(self, jobs: int, timeout_s: float = 150.0) -> None:

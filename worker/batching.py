@@ -71,6 +71,11 @@ class Batch:
         return list(dict.fromkeys(item.job for item in self.items))
 
     @property
+    def is_suspect(self) -> bool:
+        """Whether it is of a job that must run with nothing else; such a batch is of one job."""
+        return self.rows[0][0].job.suspect
+
+    @property
     def real_tokens(self) -> int:
         """Σ row length."""
         return sum(row[0].length for row in self.rows)
@@ -274,16 +279,13 @@ class _Band:
             chain.from_iterable(_in_turns(_by_rounds(first, policy), _by_rounds(other, policy))),
             policy.planning_window,
         )
-        rows: dict[object, list[Item]] = {}
+        groups: dict[Job | None, list[Item]] = {}
         for item in window:
-            rows.setdefault(item if item.key is None else item.key, []).append(item)
-        distinct = [tuple(items) for items in rows.values()]
-        lengths = [row[0].length for row in distinct]
-        plan = plan_batches(lengths, policy.max_batch_size, policy.max_batch_tokens, policy.call_cost_tokens)
+            groups.setdefault(item.job if item.job.suspect else None, []).append(item)
         self._planned.clear()
-        for indices in plan:
-            batch = Batch(tuple(distinct[index] for index in indices), lengths[indices[-1]])
-            self._planned.update((item, batch) for item in batch.items)
+        for items in groups.values():
+            for batch in _cut(items, policy):
+                self._planned.update((item, batch) for item in batch.items)
 
     def _remove(self, item: Item) -> None:
         jobs = self._jobs_with(item.job)
@@ -306,6 +308,17 @@ class _Band:
         # Jobs come in the order of their first items; once served they go round, and any may hold the oldest.
         oldest = chain(islice(self._fresh.values(), 1), self._resumed.values())
         return min(next(iter(items)).queued_s for items in oldest)
+
+
+def _cut(items: Sequence[Item], policy: BatchPolicy) -> Iterator[Batch]:
+    """Cut items into batches; identical inputs share a row."""
+    rows: dict[object, list[Item]] = {}
+    for item in items:
+        rows.setdefault(item if item.key is None else item.key, []).append(item)
+    distinct = [tuple(same) for same in rows.values()]
+    lengths = [row[0].length for row in distinct]
+    for indices in plan_batches(lengths, policy.max_batch_size, policy.max_batch_tokens, policy.call_cost_tokens):
+        yield Batch(tuple(distinct[index] for index in indices), lengths[indices[-1]])
 
 
 def _by_rounds(jobs: dict[Job, dict[Item, None]], policy: BatchPolicy) -> Iterator[list[Item]]:

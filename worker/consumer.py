@@ -7,7 +7,8 @@ reconnect, what the lost connection held and the pool had not started goes back 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 from celery.worker import consumer
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
 
     from worker.lifecycle import BatchApp
     from worker.pool import BatchPool
-    from worker.transport import Popped
+
+RETRY_EVERY_S: Final = 5.0
 
 log = structlog.get_logger(__name__)
 kombu_log = logging.getLogger(__name__)  # what kombu's methods expect
@@ -32,11 +34,6 @@ class Consumer(consumer.Consumer):  # type: ignore[misc] # celery has no types
 
     app: BatchApp
     pool: BatchPool
-
-    def __init__(self, *args: Any, **options: Any) -> None:  # noqa: ANN401 - Celery's own signature
-        self._left_behind: dict[str, None] = {}
-        self._interrupted: list[Popped] = []
-        super().__init__(*args, **options)
 
     def create_task_handler(self, *args: Any, **options: Any) -> Callable[[Any], None]:  # noqa: ANN401 - Celery's own
         """Return what is called with every message."""
@@ -69,34 +66,21 @@ class Consumer(consumer.Consumer):  # type: ignore[misc] # celery has no types
             message, MessageError(ErrorCode.INVALID_MESSAGE, f"Celery refuses its headers: {type(exc).__name__}")
         )
 
-    def on_connection_error_after_connected(self, exc: Exception) -> None:
-        """Let kombu not hand anything back over the lost connection: it stumbles, or doubles what runs here."""
-        if self.task_consumer is not None:
-            self.task_consumer.channel.do_restore = False
-        super().on_connection_error_after_connected(exc)
+    def ensure_connected(self, conn: Any) -> Any:  # noqa: ANN401 - kombu's connection
+        """Connect, trying every few seconds; Celery would wait for half a minute once an outage has lasted for some."""
+        conn.ensure_connection = partial(conn.ensure_connection, interval_max=RETRY_EVERY_S)
+        return super().ensure_connected(conn)
 
     def on_close(self) -> None:
-        """Remember what the lost connection held."""
-        if self.task_consumer is not None:
-            channel = self.task_consumer.channel
-            delivered, dirty = channel.qos._delivered, channel.qos._dirty  # noqa: SLF001 - kombu's own
-            self._left_behind.update(dict.fromkeys(tag for tag in delivered if tag not in dirty))
-            self._interrupted += channel.interrupted
-            channel.interrupted.clear()
+        """Close the idle connections too: on one that is half open, each command would wait for its timeout."""
+        self.app.custody.ledger.client.connection_pool.disconnect(inuse_connections=False)
         super().on_close()
 
     def on_ready(self) -> None:
-        """Hand back what was left behind, the oldest to the very front, but for the jobs that still run here."""
+        """Hand back what a lost connection left behind: what is held, but neither runs here nor awaits its record."""
         super().on_ready()
-        channel = self.task_consumer.channel
-        while self._interrupted:
-            channel.hand_back(self._interrupted[-1])
-            self._interrupted.pop()
-        held = self.pool.held_tags()
-        for tag in reversed(self._left_behind):
-            if tag not in held:
-                channel.qos.restore_by_tag(tag)
-        self._left_behind.clear()
+        here = self.pool.held_tags()
+        self.app.custody.give_back([tag for tag in self.app.custody.tags() if tag not in here])
 
     def _check(self, message: Any) -> None:  # noqa: ANN401 - kombu's message
         """Raise `MessageError` unless the message can be handed to Celery."""

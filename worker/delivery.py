@@ -1,11 +1,8 @@
-"""From a finished job to its recorded result: one trace per job, one transaction per group of jobs.
+"""From a finished job to its recorded end: one trace per job, one commit per group of jobs.
 
-The finisher thread runs Celery's tracer for each finished job while the result backend captures what it would store,
-then writes and publishes all results and acknowledges all messages in a single MULTI/EXEC. Broker and result backend
-are the same Redis database, so a result is recorded exactly when its message is gone. What the tracer publishes (links,
-chains, chord parts, retries) goes out by Celery's own steps, before the result, as in stock Celery.
-
-This is the seam for another way to commit: `Finisher` needs nothing but `commit(traced)`.
+Celery's tracer runs for each job while its result and everything that it publishes (links, chains, retries) are held
+back; then one script records, publishes and acknowledges what this worker's claims still own. A claim that was lost
+meanwhile fences all of it off. Tasks that are not batched run on threads of their own and end the same way.
 """
 
 from __future__ import annotations
@@ -15,64 +12,69 @@ from collections import deque
 from dataclasses import dataclass, field
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import structlog
 from celery import states
 from celery.app.trace import ExceptionInfo
 from celery.backends.redis import RedisBackend, SentinelBackend
-from kombu.exceptions import DecodeError
 from kombu.transport.virtual import QoS
 from redis.exceptions import RedisError
 
 from schemas.errors import ErrorCode, MessageError
+from worker.ledger import Commit
 from worker.protocol import EMBEDDED
 from worker.task import answering
+from worker.transport import holding_back
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from celery.worker.request import Request
 
+    from worker.custody import Custody
     from worker.jobs import Job
 
 log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
 
-GROUP = 256  # jobs of one transaction
-
-
-@dataclass(frozen=True, slots=True)
-class Stored:
-    """A result that the backend would have written: its key, its encoded value, its lifetime in seconds (0 = none)."""
-
-    key: str
-    value: str | bytes
-    ttl_s: int
+GROUP = 256  # jobs of one commit
+FIRST_PAUSE_S = 0.1
+LAST_PAUSE_S = 2.0
+FENCED = 0
 
 
 @dataclass(slots=True)
 class Traced:
-    """A finished job after Celery's tracer.
+    """A job after Celery's tracer.
 
     Attributes:
         request: Celery's request.
         answer: what Celery's pool callback expects: (failed, return value or exception info, seconds).
-        stored: results to write.
+        results: key, encoded value and lifetime in seconds of what the backend would have stored.
+        messages: list and message of what the task published.
         settled: whether the message is done; False leaves it to Celery (Reject).
     """
 
     request: Request
-    answer: tuple[int, object, float]
-    stored: list[Stored] = field(default_factory=list)
+    answer: tuple[int, object, float] = (0, None, 0.0)
+    results: list[tuple[str, str | bytes, int]] = field(default_factory=list)
+    messages: list[tuple[str, str]] = field(default_factory=list)
     settled: bool = True
+
+
+class _Ended(NamedTuple):
+    """A request, and what the engine made of it; None = the task's own body does the work."""
+
+    request: Any
+    job: Job | None
 
 
 class _Capturing:
     """A Redis result backend that can hold results back. One instance per thread, as Celery makes them."""
 
-    captured: list[Stored] | None = None
+    captured: list[tuple[str, str | bytes, int]] | None = None
 
     def _store_result(
         self,
@@ -88,94 +90,100 @@ class _Capturing:
         meta = self._get_result_meta(result=result, state=state, traceback=traceback, request=request)  # type: ignore[attr-defined]
         meta["task_id"] = task_id
         ttl_s = self.failure_expires if state == states.FAILURE else self.expires  # type: ignore[attr-defined]
-        self.captured.append(Stored(self.get_key_for_task(task_id), self.encode(meta), ttl_s or 0))  # type: ignore[attr-defined]
+        self.captured.append((self.get_key_for_task(task_id), self.encode(meta), ttl_s or 0))  # type: ignore[attr-defined]
         return result
+
+    def on_chord_part_return(self, request: Any, state: str, result: object, **options: Any) -> object:  # noqa: ANN401 - Celery's own signature
+        """Count a chord's part, and let the chord's body or failure out at once.
+
+        Celery counts a part once however often it runs, but forgets the chord in the same breath as it sends the body:
+        a body that was held back for the commit would be lost with its worker. Sent twice, it is told by its id.
+        """
+        captured, self.captured = self.captured, None
+        try:
+            with holding_back(None):
+                return super().on_chord_part_return(request, state, result, **options)  # type: ignore[misc]
+        finally:
+            self.captured = captured
 
 
 class CapturingBackend(_Capturing, RedisBackend):  # type: ignore[misc] # celery has no types
-    """Celery's Redis backend, able to hold results back for one write."""
+    """Celery's Redis backend, able to hold results back for one commit."""
 
 
 class CapturingSentinelBackend(_Capturing, SentinelBackend):  # type: ignore[misc] # celery has no types
-    """Celery's Sentinel backend, able to hold results back for one write."""
+    """Celery's Sentinel backend, able to hold results back for one commit."""
 
 
-def trace(job: Job) -> Traced:
-    """Run Celery's tracer for a finished job, holding its result back. The job's `context` is its request."""
-    request: Any = job.context
+def trace(request: Any, job: Job | None = None) -> Traced:  # noqa: ANN401 - Celery's request
+    """Run Celery's tracer for a request, holding back its result and what it publishes.
+
+    Args:
+        request: what Celery received.
+        job: what the engine made of it; None = the task's own body runs now.
+    """
     task = request.task
     backend = task.backend
     args, kwargs, embed = request._payload  # noqa: SLF001 - decoded once, on receipt
     context = request.request_dict
     context.update({"args": args, "kwargs": kwargs, "is_eager": False})
     context.update({name: (embed or {}).get(name) for name in EMBEDDED})
-    backend.captured = []
+    traced = Traced(request)
+    backend.captured = traced.results
     try:
-        with answering(job):
+        with answering(job), holding_back(traced.messages):
             value, info, seconds, shown = task.__trace__(request.id, args, kwargs, context)
-        stored = backend.captured
     finally:
         backend.captured = None
-    if info is None:
-        return Traced(request, (0, shown, seconds), stored)
-    return Traced(request, (1, value, seconds), stored, settled=info.state != states.REJECTED)
+    traced.answer = (0, shown, seconds) if info is None else (1, value, seconds)
+    traced.settled = info is None or info.state != states.REJECTED
+    return traced
 
 
-def untraceable(job: Job, exc: BaseException) -> Traced:
+def untraceable(request: Any, exc: BaseException) -> Traced:  # noqa: ANN401 - Celery's request
     """Return the failure of a job whose end Celery's tracer could not make, such as one with a broken chord."""
-    request: Any = job.context
     backend = request.task.backend
     code = ErrorCode.OUT_OF_MEMORY if isinstance(exc, MemoryError) else ErrorCode.INTERNAL
     error = MessageError(code, f"Celery could not end the task: {type(exc).__name__}")
-    backend.captured = []
+    traced = Traced(request, (1, ExceptionInfo((MessageError, error, exc.__traceback__)), 0.0))
+    backend.captured = traced.results
     try:
         if request.store_errors:
             backend.store_result(request.id, error, states.FAILURE, request=request)
-        return Traced(request, (1, ExceptionInfo((MessageError, error, exc.__traceback__)), 0.0), backend.captured)
     finally:
         backend.captured = None
+    return traced
 
 
-def commit(backend: Any, traced: Sequence[Traced]) -> bool:  # noqa: ANN401 - a capturing backend
-    """Write and publish the results of a group and acknowledge its messages, all or nothing; return True.
+def commit(custody: Custody, traced: Sequence[Traced]) -> list[Traced]:
+    """Record what a group of jobs came to and acknowledge their messages; return those that are recorded.
+
+    The others are fenced off: the claim is lost, or the message was revoked with terminate while it ran.
 
     Raises:
-        RedisError: nothing was written.
+        RedisError: nothing was recorded.
     """
-    traced = [one for one in traced if not one.request.acknowledged]  # revoked with terminate meanwhile
-    already = _succeeded(backend, [stored.key for one in traced for stored in one.stored])
-    with backend.client.pipeline(transaction=True) as pipe:
-        for one in traced:
-            for stored in one.stored:
-                if stored.key not in already:
-                    _write(pipe, stored)
-            if one.settled:
-                channel = one.request.message.channel
-                tag = one.request.message.delivery_tag
-                pipe.zrem(channel.unacked_index_key, tag).hdel(channel.unacked_key, tag)
-        pipe.execute()
-    for one in traced:
-        if one.settled:
-            _acknowledge_locally(one.request)
-    return True
+    ours = [one for one in traced if one.settled and not one.request.acknowledged and _tag(one) in custody]
+    answers = custody.ledger.commit([_commit_of(one, custody) for one in ours]) if ours else []
+    for one in ours:
+        _acknowledge_locally(one.request)
+    custody.forget(_tag(one) for one in ours)
+    fenced = {id(one) for one, answer in zip(ours, answers, strict=True) if answer == FENCED}
+    if fenced:
+        log.warning("delivery.fenced", jobs=len(fenced))
+    left_to_celery = [one for one in traced if not one.settled]
+    return [one for one in ours if id(one) not in fenced] + left_to_celery
 
 
-def _write(pipe: Any, stored: Stored) -> None:  # noqa: ANN401 - redis-py's pipeline
-    pipe.set(stored.key, stored.value, ex=stored.ttl_s or None)
-    pipe.publish(stored.key, stored.value)
+def _commit_of(traced: Traced, custody: Custody) -> Commit:
+    held = custody[_tag(traced)].held
+    republished = any(f'"correlation_id": "{held.task_id}"' in message for _, message in traced.messages)
+    return Commit(held, traced.results, traced.messages, republished)
 
 
-def _succeeded(backend: Any, keys: Sequence[str]) -> set[str]:  # noqa: ANN401 - a capturing backend
-    """Return the keys that hold a success already; a success is never overwritten, as in stock Celery."""
-    values = backend.client.mget(keys) if keys else []
-    return {key for key, value in zip(keys, values, strict=True) if value and _is_success(backend, value)}
-
-
-def _is_success(backend: Any, value: bytes) -> bool:  # noqa: ANN401 - a capturing backend
-    try:
-        return bool(backend.decode(value)["status"] == states.SUCCESS)
-    except (DecodeError, KeyError, TypeError):  # somebody else's value, under an id that its producer chose
-        return False
+def _tag(traced: Traced) -> str:
+    tag: str = traced.request.message.delivery_tag
+    return tag
 
 
 def _acknowledge_locally(request: Any) -> None:  # noqa: ANN401 - Celery's request
@@ -190,21 +198,21 @@ class Finisher:
     """The thread that traces and commits. While Redis is away it waits and tries again.
 
     Args:
-        app: the Celery application.
-        on_committed: called from this thread with what is recorded.
+        custody: what this worker holds.
+        on_committed: called from this thread with a group, and with those of it that are recorded.
         on_broken: called from this thread when it dies.
     """
 
     def __init__(
         self,
-        app: Any,  # noqa: ANN401 - Celery's application
-        on_committed: Callable[[Sequence[Traced]], None],
+        custody: Custody,
+        on_committed: Callable[[Sequence[Traced], Sequence[Traced]], None],
         on_broken: Callable[[str], None],
     ) -> None:
-        self._app = app
+        self._custody = custody
         self._on_committed = on_committed
         self._on_broken = on_broken
-        self._jobs: deque[Job] = deque()
+        self._ended: deque[_Ended | Traced] = deque()
         self._changed = threading.Condition()
         self._closed = False
         self._give_up_s = float("inf")
@@ -214,11 +222,13 @@ class Finisher:
         """Start the thread."""
         self._thread.start()
 
-    def put(self, job: Job) -> None:
-        """Let a finished job be traced and committed. Never blocks."""
-        with self._changed:
-            self._jobs.append(job)
-            self._changed.notify()
+    def put(self, request: Any, job: Job | None = None) -> None:  # noqa: ANN401 - Celery's request
+        """Let a job that the engine has finished be traced and committed. Never blocks."""
+        self._put(_Ended(request, job))
+
+    def run(self, request: Any) -> None:  # noqa: ANN401 - Celery's request
+        """Run a task that is not batched, on this very thread, and let it be committed. Blocks while the task runs."""
+        self._put(self._trace(_Ended(request, None)))
 
     def stop(self, timeout_s: float) -> None:
         """Commit what is there, then stop. Blocks for at most `timeout_s`."""
@@ -228,33 +238,41 @@ class Finisher:
             self._changed.notify()
         self._thread.join(timeout_s)
 
+    def _put(self, ended: _Ended | Traced | None) -> None:
+        with self._changed:
+            if ended is not None:
+                self._ended.append(ended)
+            self._changed.notify()
+
     def _run(self) -> None:
         try:
-            while jobs := self._next_group():
-                traced = [one for one in map(self._trace, jobs) if one is not None]
-                if self._insist(partial(commit, self._app.backend, traced)):
-                    self._on_committed(traced)
+            while group := self._next_group():
+                attempts = (one if isinstance(one, Traced) else self._trace(one) for one in group)
+                traced = [one for one in attempts if one is not None]
+                recorded = self._insist(partial(commit, self._custody, traced))
+                if recorded is not None:
+                    self._on_committed(traced, recorded)
         except BaseException as exc:
             log.critical("finisher.died", error=type(exc).__name__)
             self._on_broken("the finisher's thread died")
             raise
 
-    def _next_group(self) -> list[Job]:
+    def _next_group(self) -> list[_Ended | Traced]:
         with self._changed:
-            self._changed.wait_for(lambda: self._jobs or self._closed)
-            return [self._jobs.popleft() for _ in range(min(len(self._jobs), GROUP))]
+            self._changed.wait_for(lambda: self._ended or self._closed)
+            return [self._ended.popleft() for _ in range(min(len(self._ended), GROUP))]
 
-    def _trace(self, job: Job) -> Traced | None:
-        """Trace one job; what fails there, but for Redis, is its outcome and not the end of this thread."""
+    def _trace(self, ended: _Ended) -> Traced | None:
+        """Trace one job; what fails there, but for Redis, is its outcome and not the end of the thread."""
         try:
-            return self._insist(partial(trace, job))
+            return self._insist(partial(trace, ended.request, ended.job))
         except BaseException as exc:  # noqa: BLE001 - makes the job's outcome
-            log.warning("job.trace_failed", job=job.id, error=type(exc).__name__)
-            return untraceable(job, exc)
+            log.warning("job.trace_failed", task_id=ended.request.id, error=type(exc).__name__)
+            return untraceable(ended.request, exc)
 
     def _insist(self, act: Callable[[], T]) -> T | None:
         """Return what `act` returns; while Redis refuses, try again, until the worker stops: then return None."""
-        pause_s = 0.1
+        pause_s = FIRST_PAUSE_S
         while True:
             try:
                 return act()
@@ -263,4 +281,4 @@ class Finisher:
             if monotonic() + pause_s > self._give_up_s:
                 return None
             threading.Event().wait(pause_s)
-            pause_s = min(2 * pause_s, 2.0)
+            pause_s = min(2 * pause_s, LAST_PAUSE_S)

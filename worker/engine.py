@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from contextlib import contextmanager
 from dataclasses import dataclass
 from time import monotonic
 from typing import TYPE_CHECKING, Protocol
@@ -25,17 +26,20 @@ import structlog
 
 from worker.batching import MicroBatcher
 from worker.errors import Draining
+from worker.floor import Floor
 from worker.isolation import isolate
 from worker.preparing import Arrival, Preparer
 from worker.watchdog import Watchdog
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from worker.batching import Batch, BatchPolicy
     from worker.jobs import Item, Job, Model
 
 log = structlog.get_logger(__name__)
+
+RATE_WEIGHT = 0.1  # of the newest batch in the moving average
 
 
 class Listener(Protocol):
@@ -57,6 +61,10 @@ class Listener(Protocol):
         """`job` was cancelled or has expired; it will not finish."""
         ...
 
+    def running(self, jobs: Sequence[Job], *, alone: bool) -> None:
+        """This thread prepares items of these jobs next, or runs a batch of them; of none = it no longer does."""
+        ...
+
     def broken(self, reason: str) -> None:
         """The engine cannot go on: a call of the model is stuck, or one of its threads has died."""
         ...
@@ -72,7 +80,7 @@ class Lane:
 
 @dataclass(slots=True)
 class Stats:
-    """What the engine did since it started."""
+    """What the engine did since it started; `items_per_s` is one busy runner's moving average."""
 
     batches: int = 0
     rows: int = 0
@@ -80,9 +88,12 @@ class Stats:
     real_tokens: int = 0
     padded_tokens: int = 0
     busy_s: float = 0.0
+    items_per_s: float = 0.0
 
     def add(self, batch: Batch, elapsed_s: float) -> None:
         """Count one batch."""
+        rate = len(batch.items) / max(elapsed_s, 1e-6)
+        self.items_per_s += (rate - self.items_per_s) * (RATE_WEIGHT if self.batches else 1.0)
         self.batches += 1
         self.rows += len(batch.rows)
         self.items += len(batch.items)
@@ -123,6 +134,8 @@ class Engine:
         self._work = threading.Condition(self._lock)
         self._active: set[Job] = set()
         self._closing = False
+        self._runners = runners
+        self._floor = Floor()
         self.stats = Stats()
         bodies = {"preparer": self._preparer.run} | {f"runner-{n}": self._run for n in range(runners)}
         self._threads = [
@@ -134,6 +147,16 @@ class Engine:
         self._watchdog.start()
         for thread in self._threads:
             thread.start()
+
+    def items_per_s(self) -> float:
+        """Return what all runners together get done when busy."""
+        return self.stats.items_per_s * self._runners
+
+    def backlog(self) -> int:
+        """Return how many items wait; a message that is not opened yet counts as one."""
+        with self._lock:
+            waiting = sum(len(batcher) for batcher in self._batchers.values())
+        return waiting + self._preparer.backlog()
 
     def submit(self, job: Job, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
         """Take a message; `listener` hears of its end."""
@@ -154,6 +177,14 @@ class Engine:
             for job in waiting:
                 self._forget(job)
         return waiting
+
+    def drop(self, job: Job) -> bool:
+        """Forget `job` if nothing of it has run; return whether so."""
+        with self._lock:
+            if job.served or job not in self._active:
+                return False
+            self._forget(job)
+        return True
 
     def stop(self, timeout_s: float) -> list[Job]:
         """Finish the running batches and stop; return the jobs that did not end, and now never will.
@@ -189,6 +220,15 @@ class Engine:
         self._listener.started([job])
         self._end([job])
 
+    @contextmanager
+    def preparing(self, jobs: Sequence[Job]) -> Iterator[None]:
+        """Let the preparer work on these jobs; on a suspect only while nothing else runs."""
+        alone = jobs[0].suspect
+        with self._floor.held(alone=alone):
+            self._listener.running(jobs, alone=alone)
+            yield
+            self._listener.running((), alone=alone)
+
     def prepared(self, items: Sequence[Item]) -> None:
         """Let prepared items wait for their batch; settle those that failed already."""
         with self._work:
@@ -205,8 +245,13 @@ class Engine:
 
     def _run(self) -> None:
         while (work := self._next_batch()) is not None:
+            model, batch = work
             try:
-                self._run_batch(*work)
+                with self._floor.held(alone=batch.is_suspect):
+                    self._listener.running(batch.jobs, alone=batch.is_suspect)
+                    self._run_batch(model, batch)
+                    if batch.is_suspect:
+                        self._listener.running((), alone=True)
             except Draining:  # `stop` waited no longer for this batch; its jobs are handed back
                 return
 

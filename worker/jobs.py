@@ -61,6 +61,7 @@ class Job:
         request: what `Pipeline.open` parsed.
         error: why the whole job failed, once it did.
         pending: items without an outcome.
+        suspect: it was in inference when a worker died, and runs with nothing else.
         served: whether a batch with an item of it has been formed.
         real_tokens, padded_tokens: what its own rows cost; a row shared by identical inputs counts for the first.
         inference_s: Σ duration of the batches it was in.
@@ -78,6 +79,7 @@ class Job:
     items: list[Item] = field(default_factory=list)
     error: BaseException | None = None
     pending: int = 0
+    suspect: bool = False
     served: bool = False
     batches: int = 0
     batch_size_max: int = 0

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import os
+import re
+import secrets
+import socket
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import structlog
 from celery import Celery
 
 from worker.batching import BatchPolicy
+from worker.credit import Credit
+from worker.custody import Custody
 from worker.engine import Engine, Lane
+from worker.ledger import Ledger, Terms
 from worker.models.cpu import available_cpus
 from worker.models.warmup import warm_up
 
@@ -21,6 +29,8 @@ if TYPE_CHECKING:
     from worker.settings import Settings
 
 log = structlog.get_logger(__name__)
+
+CREDIT_MIN_ITEMS = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +62,28 @@ class BatchApp(Celery):  # type: ignore[misc] # celery has no types
         super().__init__(main, **options)
         self.settings = settings
         self.load = load
+        self.terms = Terms(
+            lease_s=settings.lease_s, result_ttl_s=settings.result_ttl_s, max_crashes=settings.max_crashes
+        )
+
+    @cached_property
+    def custody(self) -> Custody:
+        """What this process holds."""
+        return Custody(
+            Ledger(self.backend.client, incarnation(self.settings.worker_name), self.settings.queues, self.terms)
+        )
+
+    @cached_property
+    def credit(self) -> Credit:
+        """How much more it takes."""
+        settings = self.settings
+        return Credit(
+            self.custody,
+            credit_s=settings.credit_s,
+            min_items=min(CREDIT_MIN_ITEMS, settings.max_jobs_in_flight),
+            max_items=settings.max_jobs_in_flight,
+            max_bytes=settings.max_held_bytes,
+        )
 
     def build_engine(self, listener: Listener) -> tuple[Mapping[str, Pipeline], Engine]:
         """Load and warm the models; return the pipelines by task name and the engine, not started yet.
@@ -61,6 +93,13 @@ class BatchApp(Celery):  # type: ignore[misc] # celery has no types
         """
         workload = self.load(self.settings)
         return workload.pipelines, build_engine(workload, listener, self.settings)
+
+
+def incarnation(worker_name: str) -> str:
+    """Return a name for this life of a worker: `name:host/pid/random`, without white space or further colons."""
+    name = re.sub(r"[\s:]", "_", worker_name)
+    host = re.sub(r"[\s:/]", "_", socket.gethostname())
+    return f"{name}:{host}/{os.getpid()}/{secrets.token_hex(4)}"
 
 
 def build_engine(workload: Workload, listener: Listener, settings: Settings) -> Engine:

@@ -7,22 +7,27 @@ its event loop, never on our threads; the loop itself never waits for us.
 from __future__ import annotations
 
 import os
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from datetime import UTC, datetime
+from itertools import chain
 from threading import Timer
 from time import monotonic, time
 from typing import TYPE_CHECKING, Any
 
 import structlog
-from celery.concurrency.base import BasePool, apply_target
+from celery.concurrency.base import BasePool
 from celery.worker import state
+from redis.exceptions import RedisError
 
 from schemas.errors import ErrorCode, MessageError
 from schemas.names import ENQUEUED_AT_HEADER, band_of
 from worker.callbacks import Callbacks
 from worker.delivery import Finisher
 from worker.jobs import Job
+from worker.keeper import Keeper
+from worker.marking import Marker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -54,17 +59,25 @@ class BatchPool(BasePool):  # type: ignore[misc] # celery has no types
     def __init__(self, *args: Any, **options: Any) -> None:  # noqa: ANN401 - Celery's own signature
         super().__init__(*args, **options)
         self._callbacks = Callbacks()
-        self._held: dict[str, None] = {}  # delivery tags; single operations on a dict are atomic
+        self._held: dict[str, Job | None] = {}  # by delivery tag; single operations on a dict are atomic
+        self._marked: dict[str, list[str]] = {}  # by runner: what the sweep will blame if this process dies of it
+        self._dies_of_inference = False
 
     # Celery's side; called on its event loop.
 
     def on_start(self) -> None:
         """Load and warm the models, then start the threads; the first message is taken after this."""
-        self._pipelines, self._engine = self.app.build_engine(self)
-        self._finisher = Finisher(self.app, self._committed, self.broken)
+        app = self.app
+        self._custody = app.custody
+        self._markers = threading.local()
+        self._pipelines, self._engine = app.build_engine(self)
+        self._finisher = Finisher(app.custody, self._committed, self._give_up)
         self._stock = ThreadPoolExecutor(STOCK_THREADS, thread_name_prefix="stock")
+        self._keeper = Keeper(app.custody, app.terms, self._lost, lambda: list(state.revoked), self._engine.items_per_s)
         self._finisher.start()
         self._engine.start()
+        self._keeper.start()
+        app.credit.engine = self._engine
 
     def register_with_event_loop(self, hub: Any) -> None:  # noqa: ANN401 - kombu's hub
         """Learn which loop the callbacks belong to."""
@@ -72,10 +85,9 @@ class BatchPool(BasePool):  # type: ignore[misc] # celery has no types
 
     def on_apply(
         self,
-        target: Callable[..., Any],
-        args: Sequence[Any],
-        kwargs: dict[str, Any],
-        callback: Callable[..., object],
+        _target: Callable[..., Any],
+        _args: Sequence[Any],
+        _kwargs: dict[str, Any],
         accept_callback: Callable[..., object],
         **_options: Any,  # noqa: ANN401 - Celery's own signature
     ) -> None:
@@ -83,20 +95,15 @@ class BatchPool(BasePool):  # type: ignore[misc] # celery has no types
         request = accept_callback.__self__  # type: ignore[attr-defined] # a bound method of the request
         pipeline = self._pipelines.get(request.task.name)
         if pipeline is None:
-            self._stock.submit(
-                apply_target,
-                target,
-                args,
-                kwargs,
-                callback=lambda answer: self._callbacks.post(callback, answer),
-                accept_callback=lambda pid, started_s: self._callbacks.post(accept_callback, pid, started_s),
-            )
+            self._held[request.message.delivery_tag] = None
+            self._stock.submit(self._run_stock, request)
             return
-        self._held[request.message.delivery_tag] = None
         stated_s = _stated_wait_s(request)
         job = Job(request.id, pipeline, monotonic() - (stated_s or 0.0), context=request)
         job.deadline_s = _deadline_s(request)
         job.queue_wait_is_lower_bound = stated_s is None
+        job.suspect = self._custody.crashes(request.message.delivery_tag) > 0
+        self._held[request.message.delivery_tag] = job
         try:
             job.band = band_of(request.delivery_info["priority"])
         except ValueError as exc:
@@ -113,7 +120,7 @@ class BatchPool(BasePool):  # type: ignore[misc] # celery has no types
             log.warning("pool.flushed", jobs=len(dropped))
 
     def on_stop(self) -> None:
-        """Finish the running batches and commit them; what is left goes back when Celery closes the channel."""
+        """Finish the running batches and commit them; the rest goes back to the front of its queues."""
         self._drain(self.app.settings.drain_timeout_s)
 
     def on_terminate(self) -> None:
@@ -137,7 +144,14 @@ class BatchPool(BasePool):  # type: ignore[misc] # celery has no types
         self._finisher.stop(max(1.0, deadline_s - monotonic()))
         self._stock.shutdown(wait=True, cancel_futures=True)
         self._callbacks.run()
-        log.info("pool.drained", handed_back=len(left))
+        self._keeper.stop()  # late: what is held until here is renewed until here
+        blamed = set(chain.from_iterable(self._marked.values())) if self._dies_of_inference else ()
+        try:
+            given_back = self._custody.give_back([tag for tag in self._custody.tags() if tag not in blamed])
+        except RedisError as exc:
+            log.warning("pool.drained", unfinished=len(left), given_back=0, error=type(exc).__name__)  # by lease, then
+        else:
+            log.info("pool.drained", unfinished=len(left), given_back=given_back)
 
     # The engine's side; called on its threads.
 
@@ -146,14 +160,15 @@ class BatchPool(BasePool):  # type: ignore[misc] # celery has no types
         return job.id in state.revoked
 
     def started(self, jobs: Sequence[Job]) -> None:
-        """Tell Celery that these jobs run now."""
+        """Tell Celery that these jobs run now; there is room for others."""
+        self.app.credit.changed()
         now_s = monotonic()
         for job in jobs:
             self._callbacks.post(_accepted, job.context, now_s)
 
     def finished(self, job: Job) -> None:
         """Pass a job on to be traced and committed."""
-        self._finisher.put(job)
+        self._finisher.put(job.context, job)
 
     def dropped(self, job: Job) -> None:
         """Let Celery announce that a job was revoked or has expired."""
@@ -161,6 +176,11 @@ class BatchPool(BasePool):  # type: ignore[misc] # celery has no types
         self._callbacks.post(_revoked, job.context)
 
     def broken(self, reason: str) -> None:
+        """Die of what is in inference: it stays held, for the sweep to blame; handed back, it would return for ever."""
+        self._dies_of_inference = True
+        self._give_up(reason)
+
+    def _give_up(self, reason: str) -> None:
         """Stop the worker: cold shutdown, and a hard exit should even that hang."""
         log.critical("engine.broken", reason=reason)
         state.should_terminate = EXIT_BROKEN
@@ -168,10 +188,36 @@ class BatchPool(BasePool):  # type: ignore[misc] # celery has no types
         timer.daemon = True
         timer.start()
 
-    def _committed(self, traced: Sequence[Traced]) -> None:
+    def running(self, jobs: Sequence[Job], *, alone: bool) -> None:
+        """Mark what runs next, for the sweep to blame should it kill the worker."""
+        if not hasattr(self._markers, "marker"):
+            self._markers.marker = Marker(self._custody.ledger)
+        tags = [job.context.message.delivery_tag for job in jobs]  # type: ignore[attr-defined] # Celery's request
+        self._marked[threading.current_thread().name] = tags
+        self._markers.marker.mark(tags, wait=alone)
+
+    def _run_stock(self, request: Any) -> None:  # noqa: ANN401 - Celery's request
+        self._callbacks.post(_accepted, request, monotonic())
+        self._finisher.run(request)
+
+    # The finisher's and the keeper's side; called on their threads.
+
+    def _committed(self, traced: Sequence[Traced], recorded: Sequence[Traced]) -> None:
+        ours = {id(one) for one in recorded}
         for one in traced:
             self._release(one.request)
-            self._callbacks.post(_ended, one.request, one.answer)
+            if id(one) in ours:
+                self._callbacks.post(_ended, one.request, one.answer)
+            else:
+                self._callbacks.post(state.task_ready, one.request)
+        self.app.credit.changed()
+
+    def _lost(self, tags: set[str]) -> None:
+        """Others have taken these messages: drop what has not started; the rest is fenced off at its commit."""
+        for tag in tags:
+            job = self._held.pop(tag, None)
+            if job is not None and self._engine.drop(job):
+                self._callbacks.post(state.task_ready, job.context)
 
     def _release(self, request: Any) -> None:  # noqa: ANN401 - Celery's request
         self._held.pop(request.message.delivery_tag, None)

@@ -18,6 +18,7 @@ from worker.isolation import isolate, message_failure
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from worker.jobs import Item, Job, Pipeline
 
@@ -41,6 +42,10 @@ class Sink(Protocol):
         """Take a job whose message is wrong as a whole."""
         ...
 
+    def preparing(self, jobs: Sequence[Job]) -> AbstractContextManager[None]:
+        """Take note that items of these jobs are prepared while the context lasts; a suspect comes alone."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
@@ -57,6 +62,7 @@ class _Opened:
 
     job: Job
     items: Iterator[Item]
+    left: int
     ahead: int = 0
 
 
@@ -90,6 +96,11 @@ class Preparer:
                 opened.ahead -= items
                 self._changed.notify()
 
+    def backlog(self) -> int:
+        """Return how many items are not prepared yet; a message that is not opened counts as one."""
+        with self._changed:
+            return len(self._arrivals) + sum(opened.left for opened in self._opened.values())
+
     def forget(self, job: Job) -> None:
         """Prepare no more items of `job`."""
         with self._changed:
@@ -113,7 +124,8 @@ class Preparer:
         for arrival in arrivals:
             self._open(arrival)
         for pipeline, items in self._portion().items():
-            _prepare(pipeline, items)
+            with self._sink.preparing(list(dict.fromkeys(item.job for item in items))):
+                _prepare(pipeline, items)
             self._sink.prepared(items)
 
     def _wait_for_work(self) -> bool:
@@ -136,18 +148,24 @@ class Preparer:
         job.pending = len(job.items)
         self._sink.opened(job)
         with self._changed:
-            self._opened[job] = _Opened(job, iter(job.items))
+            self._opened[job] = _Opened(job, iter(job.items), len(job.items))
+
+    def _next(self) -> list[_Opened]:
+        """Return the jobs that may be prepared next, in turn; a suspect only by itself."""
+        ready = [opened for opened in self._opened.values() if self._may_go_on(opened)]
+        return ready[:1] if ready and ready[0].job.suspect else [opened for opened in ready if not opened.job.suspect]
 
     def _portion(self) -> dict[Pipeline, list[Item]]:
         """Take up to a portion of items, in turns between the jobs."""
         portion: dict[Pipeline, list[Item]] = {}
         room = PORTION
         with self._changed:
-            for opened in [o for o in self._opened.values() if self._may_go_on(o)]:
+            for opened in self._next():
                 items = list(islice(opened.items, min(room, PORTION_PER_JOB)))
                 if items:
                     portion.setdefault(opened.job.pipeline, []).extend(items)
                 opened.ahead += len(items)
+                opened.left -= len(items)
                 room -= len(items)
                 del self._opened[opened.job]
                 if room == 0 or len(items) == PORTION_PER_JOB:

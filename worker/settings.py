@@ -11,13 +11,14 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Final, Literal, get_args, get_origin
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, Field, ValidationError, field_validator
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from worker.address import Address, parse, split
 from worker.errors import ConfigError
 
 ENV_PREFIX = "BATCHMILL_"
@@ -62,7 +63,10 @@ class Settings(BaseSettings):
     broker_url: str = Field(
         default="redis://localhost:6379/0",
         repr=False,
-        description="Redis or Valkey database that holds queues and results (`redis://` or `rediss://`).",
+        description=(
+            "Redis or Valkey database that holds queues and results: `redis://`, `rediss://`, `redis+socket://` or "
+            "`sentinel://`; docs/redis.md has the forms."
+        ),
     )
     queues: Names = Field(default=("classify",), description="Queues that this worker consumes.")
     result_ttl_s: int = Field(default=86_400, ge=1, description="How long a result stays in the database.")
@@ -127,6 +131,29 @@ class Settings(BaseSettings):
         allow_inf_nan=False,
         description="Time that a stopped batch gets before the process exits.",
     )
+    credit_s: float = Field(
+        default=1.0,
+        gt=0,
+        le=60,
+        allow_inf_nan=False,
+        description="Seconds of its own work that it fetches ahead, between 32 tickets and `max_jobs_in_flight`.",
+    )
+    max_held_bytes: int = Field(
+        default=256 * MIB, ge=MIB, description="Size of the held messages beyond which nothing more is fetched."
+    )
+    lease_s: float = Field(
+        default=12.0,
+        ge=3,
+        le=600,
+        allow_inf_nan=False,
+        description="Without a sign of life for this long, the messages that a worker holds go to others.",
+    )
+    max_crashes: int = Field(
+        default=3,
+        ge=1,
+        le=100,
+        description="A message in inference at this many deaths of its worker goes to the dead letters.",
+    )
     drain_timeout_s: float = Field(
         default=25.0,
         gt=0,
@@ -147,10 +174,8 @@ class Settings(BaseSettings):
 
     @field_validator("broker_url")
     @classmethod
-    def _known_scheme(cls, url: str) -> str:
-        scheme = urlsplit(url).scheme
-        if scheme not in {"redis", "rediss"}:
-            raise ValueError("the broker must be a redis:// or rediss:// address")
+    def _parseable(cls, url: str) -> str:
+        parse(url)
         return url
 
     @field_validator("models_dir", "cache_dir")
@@ -162,6 +187,11 @@ class Settings(BaseSettings):
     @classmethod
     def _with_host(cls, name: str) -> str:
         return name if "@" in name else f"{name}@%h"
+
+    @property
+    def address(self) -> Address:
+        """The broker's address, parsed."""
+        return parse(self.broker_url)
 
     @property
     def safe_broker_url(self) -> str:
@@ -184,11 +214,15 @@ def load(**overrides: object) -> Settings:
 
 
 def mask_url(url: str) -> str:
-    """Return `url` with credentials and query replaced by `***`."""
+    """Return `url`, be it one or several of Sentinel, with credentials and query replaced by `***`."""
+    return ";".join(map(_mask_one, split(url)))
+
+
+def _mask_one(url: str) -> str:
     parts = urlsplit(url)
     _, at, host = parts.netloc.rpartition("@")
     netloc = f"{MASK}@{host}" if at else host
-    return urlunsplit((parts.scheme, netloc, parts.path, MASK if parts.query else "", ""))
+    return f"{parts.scheme}://{netloc}{parts.path}{f'?{MASK}' if parts.query else ''}"
 
 
 def env_name(field: str) -> str:

@@ -88,8 +88,8 @@ _current = threading.local()
 
 
 @contextmanager
-def answering(job: Job) -> Iterator[None]:
-    """Let the body of the task that is traced inside the block answer for `job`."""
+def answering(job: Job | None) -> Iterator[None]:
+    """Let the body of the batched task that is traced inside the block answer for `job`."""
     _current.job = job
     try:
         yield

@@ -1,113 +1,179 @@
-"""kombu's Redis transport, but an entry that is no message does not end the worker.
+"""A kombu Redis transport that drains: messages are held under claims from the moment they leave the queue's list.
 
-A hand-written producer can push anything into a queue's list. kombu raises on such an entry out of the event loop, and
-Celery stops. Here it moves to the list `batchmill:unreadable:QUEUE`, as it came, and the worker goes on. What a message
-says only to kombu, its delivery tag and where to hand it back to, is written anew.
-
-kombu takes an entry off its list and registers it as held in a second step. Where the connection breaks between the
-two, the entry is kept here, for the consumer to hand back once it is connected again.
+Same lists, same message format: any Celery producer works unchanged. What differs is the worker's side. kombu pops a
+message and registers it in a second step, so a worker killed in between loses it (kombu#305); here one script does
+both. kombu looks for overdue messages under a mutex and one by one; here `worker.keeper` sweeps. What a traced task
+publishes can be held back, to go out in the same commit as its result.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from queue import Empty
-from typing import Any, Final
-from uuid import uuid4
+import json
+import threading
+from collections import deque
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
 
 import structlog
-from kombu.transport import redis
-from kombu.utils.encoding import bytes_to_str
-from kombu.utils.json import loads
+from kombu.transport import TRANSPORT_ALIASES, redis, virtual
+from kombu.utils.json import dumps
+
+from worker import keys
+from worker.fetching import Fetcher
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from worker.ledger import Drained
 
 log = structlog.get_logger(__name__)
 
-UNREADABLE_KEY: Final = "batchmill:unreadable:{queue}"
-UNREADABLE_KEPT: Final = 1000
+_OPTIONS: Final = ("custody", "room")
+
+_publishing = threading.local()
 
 
-@dataclass(frozen=True, slots=True)
-class Popped:
-    """An entry that was taken off its list as the connection broke; whether it is registered as held, nobody knows.
-
-    Attributes:
-        key: of the list.
-        tag: its delivery tag; empty if it is no message.
-    """
-
-    key: str
-    entry: bytes
-    tag: str
+@contextmanager
+def holding_back(messages: list[tuple[str, str]] | None) -> Iterator[None]:
+    """Collect what this thread publishes to queues, as list key and message, instead of sending it; None = send it."""
+    outer = getattr(_publishing, "messages", None)
+    _publishing.messages = messages
+    try:
+        yield
+    finally:
+        _publishing.messages = outer
 
 
-class Channel(redis.Channel):  # type: ignore[misc] # kombu has no types
-    """A Redis channel that parks what it cannot read.
+class QoS(virtual.QoS):  # type: ignore[misc] # kombu has no types
+    """Acknowledges by claim. The broker knows what is held from the drain on, so nothing is registered here."""
 
-    Attributes:
-        interrupted: entries that the lost connection left between queue and worker.
-    """
+    restore_at_shutdown = False  # the pool gives back what it did not run; a lost connection gives back nothing
+
+    def ack(self, delivery_tag: str) -> None:
+        """The message needs nothing more."""
+        self.channel.custody.done(delivery_tag)
+        super().ack(delivery_tag)
+
+    def reject(self, delivery_tag: str, requeue: bool = False) -> None:  # noqa: FBT001, FBT002 - kombu's own signature
+        """Drop the message, or put it back to the front of its queue."""
+        if requeue:
+            self.channel.custody.give_back([delivery_tag])
+        else:
+            self.channel.custody.done(delivery_tag)
+        super().ack(delivery_tag)
+
+    def restore_visible(self, *_: object, **__: object) -> None:
+        """Do nothing: the keeper sweeps."""
+
+
+class _Draining:
+    """What makes a kombu Redis channel drain. Queues are consumed by a thread; pub/sub stays kombu's."""
+
+    QoS = QoS
+    custody: Any = None
+    room: Any = None
+    _fetcher: Fetcher | None = None
+    _arrived: deque[Drained]
 
     def __init__(self, *args: Any, **options: Any) -> None:  # noqa: ANN401 - kombu's own signature
-        self.interrupted: list[Popped] = []
+        self._arrived = deque()
         super().__init__(*args, **options)
 
-    def hand_back(self, popped: Popped) -> None:
-        """Put an entry back in front of its list, or restore it, if it has been registered as held."""
-        with self.conn_or_acquire() as client:
-            if client.hexists(self.unacked_key, popped.tag):
-                self.qos.restore_by_tag(popped.tag, client)
-            else:
-                client.rpush(popped.key, popped.entry)
+    def basic_consume(self, queue: str, *args: Any, **options: Any) -> object:  # noqa: ANN401 - kombu's own signature
+        """Consume from one more queue, from the next turn of the event loop on.
 
-    def _brpop_read(self, **options: Any) -> bool:  # noqa: ANN401 - kombu's own signature
-        try:
-            try:
-                popped = self.client.parse_response(self.client.connection, "BRPOP", **options)
-            except self.connection_errors:
-                self.client.connection.disconnect()  # so that the next poll connects again
-                raise
-            if not popped:
-                raise Empty
-            queue = bytes_to_str(popped[0]).rsplit(self.sep, 1)[0]
-            self._queue_cycle.rotate(queue)
-            self._deliver_entry(queue, bytes_to_str(popped[0]), popped[1])
-            return True
-        finally:
-            self._in_poll = None
-            self._flush_brpop_reauth()
+        Raises:
+            ValueError: the worker was not started for that queue.
+        """
+        if queue not in self._fanout_queues and queue not in self.custody.ledger.queues:  # type: ignore[attr-defined]
+            raise ValueError(f"this worker serves {', '.join(self.custody.ledger.queues)}; restart it with --queues")
+        return super().basic_consume(queue, *args, **options)  # type: ignore[misc]
+
+    def basic_cancel(self, consumer_tag: str) -> object:
+        """Stop consuming from one queue; what was fetched before is still delivered."""
+        self._stop_fetching()
+        return super().basic_cancel(consumer_tag)  # type: ignore[misc]
+
+    def _brpop_start(self, timeout: float | None = None) -> None:  # noqa: ARG002 - kombu's own signature
+        """At every turn of the event loop: see that the fetcher fetches from the queues that are consumed."""
+        active = tuple(queue for queue in self.custody.ledger.queues if queue in self._active_queues)  # type: ignore[attr-defined]
+        if self._fetcher is not None and self._fetcher.queues == active:
+            return
+        self._stop_fetching()
+        ledger = self.custody.ledger
+        self._fetcher = Fetcher(ledger, active, ledger.client, self._room, self._on_drained, self._on_broken)
+        self.room.fetcher = self._fetcher
+        self._fetcher.start()
+
+    def close(self) -> None:
+        """Stop consuming."""
+        self._stop_fetching()
+        super().close()  # type: ignore[misc]
+
+    def _stop_fetching(self) -> None:
+        if self._fetcher is not None:
+            self._fetcher.close()
+            self._fetcher = None
+            self.room.fetcher = None
+
+    def _room(self) -> int:
+        room: int = self.room() - len(self._arrived)
+        return room
+
+    def _on_drained(self, drained: list[Drained]) -> None:
+        """From the fetcher's thread: hold, then deliver on the event loop, in order."""
+        self.custody.take(drained)
+        self._arrived.extend(drained)
+        self.connection.hub.call_soon(self._deliver_arrived)  # type: ignore[attr-defined]
+
+    def _deliver_arrived(self) -> None:
+        while self._arrived and not self.closed:  # type: ignore[attr-defined]
+            one = self._arrived[0]
+            message = _envelope(one)
+            if message is None:
+                self._park(one)
+            else:
+                self.connection._deliver(message, one.held.queue)  # type: ignore[attr-defined] # noqa: SLF001
+            self._arrived.popleft()  # only now: until the pool counts it, the credit must
 
     def decode_body(self, body: Any, encoding: Any = None) -> Any:  # noqa: ANN401 - kombu's own signature
         """Return the body's bytes; None for one that is not in its encoding, which the consumer refuses by its id."""
         try:
-            return super().decode_body(body, encoding)
+            return super().decode_body(body, encoding)  # type: ignore[misc]
         except Exception:  # noqa: BLE001 - the message's outcome is made in the consumer
             return None
 
-    def _deliver_entry(self, queue: str, key: str, entry: bytes) -> None:
-        message = _read(entry, queue)
-        tag = message["properties"]["delivery_tag"] if message else ""
-        try:
-            if message is None:
-                self._park(queue, entry)
-            else:
-                self.connection._deliver(message, queue)  # noqa: SLF001 - kombu's own way in
-        except self.connection_errors:
-            if tag not in self.qos._delivered:  # noqa: SLF001 - kombu's own
-                self.interrupted.append(Popped(key, entry, tag))
-            raise
+    def _park(self, drained: Drained) -> None:
+        """Move an entry that only looked like a message to the unreadable ones."""
+        key = keys.unreadable(drained.held.queue)
+        with self.custody.ledger.client.pipeline() as pipe:
+            pipe.lpush(key, drained.message).ltrim(key, 0, keys.UNREADABLE_KEPT - 1).execute()
+        self.custody.done(drained.held.tag)
+        log.warning("message.unreadable", queue=drained.held.queue, key=key)
 
-    def _park(self, queue: str, entry: bytes) -> None:
-        key = UNREADABLE_KEY.format(queue=queue)
-        with self.conn_or_acquire() as client:
-            client.pipeline().lpush(key, entry).ltrim(key, 0, UNREADABLE_KEPT - 1).execute()
-        log.warning("message.unreadable", queue=queue, entry_bytes=len(entry), key=key)
+    def _on_broken(self, error: Exception) -> None:
+        """From the fetcher's thread: let the event loop fail, so that Celery reconnects."""
+
+        def fail() -> None:
+            raise error
+
+        if not self.closed:  # type: ignore[attr-defined]
+            self.connection.hub.call_soon(fail)  # type: ignore[attr-defined]
+
+    def _put(self, queue: str, message: dict[str, Any], **options: Any) -> None:  # noqa: ANN401 - kombu's own signature
+        held_back = getattr(_publishing, "messages", None)
+        if held_back is None:
+            super()._put(queue, message, **options)  # type: ignore[misc]
+            return
+        priority = self._get_message_priority(message, reverse=False)  # type: ignore[attr-defined]
+        held_back.append((self._q_for_pri(queue, priority), dumps(message)))  # type: ignore[attr-defined]
 
 
-def _read(entry: bytes, queue: str) -> dict[str, Any] | None:
-    """Return the message of an entry, with what kombu needs for itself; None if it is no message."""
+def _envelope(drained: Drained) -> dict[str, Any] | None:
+    """Return a message, completed by what kombu cannot do without; None if it is none."""
     try:
-        message = loads(bytes_to_str(entry))
-    except Exception:  # noqa: BLE001 - kombu decodes typed values, whose constructors may raise anything
+        message = json.loads(drained.message)
+    except (ValueError, RecursionError):
         return None
     if not (isinstance(message, dict) and "body" in message and isinstance(message.get("headers"), dict | None)):
         return None
@@ -115,14 +181,55 @@ def _read(entry: bytes, queue: str) -> dict[str, Any] | None:
     properties = message.setdefault("properties", {})
     if not isinstance(properties, dict):
         return None
-    properties["delivery_tag"] = str(uuid4())  # of two messages with one tag, as if copied by hand, kombu keeps one
+    properties["delivery_tag"] = drained.held.tag
     info = properties.get("delivery_info")
-    # Where to hand it back: kombu would look for its exchange, and drop it if nobody has declared that.
-    properties["delivery_info"] = (info if isinstance(info, dict) else {}) | {"exchange": "", "routing_key": queue}
+    properties["delivery_info"] = (info if isinstance(info, dict) else {}) | {
+        "exchange": "",
+        "routing_key": drained.held.queue,
+    }
     return message
 
 
-class Transport(redis.Transport):  # type: ignore[misc] # kombu has no types
-    """The transport that `create_app` configures."""
+class Channel(_Draining, redis.Channel):  # type: ignore[misc] # kombu has no types
+    """A draining Redis channel."""
+
+    from_transport_options = (*redis.Channel.from_transport_options, *_OPTIONS)
+
+
+class SentinelChannel(_Draining, redis.SentinelChannel):  # type: ignore[misc] # kombu has no types
+    """A draining channel to the master that Sentinel names."""
+
+    from_transport_options = (*redis.SentinelChannel.from_transport_options, *_OPTIONS)
+
+
+class _HubTransport:
+    """Remembers the event loop, to which other threads hand their messages."""
+
+    hub: Any = None
+
+    def register_with_event_loop(self, connection: Any, loop: Any) -> None:  # noqa: ANN401 - kombu's own signature
+        """Learn the loop."""
+        self.hub = loop
+        super().register_with_event_loop(connection, loop)  # type: ignore[misc]
+
+
+class Transport(_HubTransport, redis.Transport):  # type: ignore[misc] # kombu has no types
+    """redis:// and rediss://."""
 
     Channel = Channel
+
+
+class SocketTransport(Transport):
+    """redis+socket://, whose address kombu's channel reads as it stands."""
+
+    can_parse_url = True
+
+
+class SentinelTransport(_HubTransport, redis.SentinelTransport):  # type: ignore[misc] # kombu has no types
+    """sentinel://."""
+
+    Channel = SentinelChannel
+
+
+# With several Sentinels kombu tries the next one by its URL alone, and would go on with the stock transport.
+TRANSPORT_ALIASES["sentinel"] = f"{__name__}:{SentinelTransport.__name__}"

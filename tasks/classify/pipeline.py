@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from schemas.errors import ErrorCode, MessageError
 from schemas.messages import ClassifyTickets, Ticket, Truncation, parse_classify
-from tasks.classify.model import TicketClassifier
+from tasks.classify.model import Scored, TicketClassifier
 from worker.errors import ItemFailed
 from worker.jobs import Item, Job
 
@@ -89,9 +89,9 @@ class ClassifyPipeline:
             if isinstance(outcome, ItemFailed):
                 labelled: dict[str, object] = {"label": None, "score": None, "error": outcome.as_dict()}
             elif model.multi_label:
-                labelled = _labels_over(model.labels, cast("NDArray[np.float32]", outcome), threshold)
+                labelled = _labels_over(model.labels, cast("Scored", outcome), threshold)
             else:
-                labelled = _best_labels(model.labels, cast("NDArray[np.float32]", outcome), request.top_k)
+                labelled = _best_labels(model.labels, cast("Scored", outcome), request.top_k)
             results.append({"id": ticket.id, **labelled, "truncated": item.truncated, "tokens": item.length})
         return {"schema_version": 1, "results": results, "model": dict(model.info), "timings": job.timings()}
 
@@ -180,15 +180,16 @@ def _check_options(request: ClassifyTickets, model: TicketClassifier) -> None:
         raise MessageError(ErrorCode.INVALID_MESSAGE, text)
 
 
-def _best_labels(labels: Sequence[str], scores: NDArray[np.float32], top_k: int) -> dict[str, object]:
+def _best_labels(labels: Sequence[str], scored: Scored, top_k: int) -> dict[str, object]:
     if top_k == 1:
-        best = int(scores.argmax())
-        return {"label": labels[best], "score": _rounded(scores[best])}
+        return {"label": labels[scored.best], "score": round(scored.score, _SCORE_DIGITS)}
+    scores = scored.scores
     ranked = _ranked(labels, scores, np.argsort(-scores, kind="stable")[:top_k])
     return {**ranked[0], "scores": ranked}
 
 
-def _labels_over(labels: Sequence[str], scores: NDArray[np.float32], threshold: float) -> dict[str, object]:
+def _labels_over(labels: Sequence[str], scored: Scored, threshold: float) -> dict[str, object]:
+    scores = scored.scores
     order = np.argsort(-scores, kind="stable")
     ranked = _ranked(labels, scores, order[scores[order] >= threshold])
     best = ranked[0] if ranked else {"label": None, "score": None}

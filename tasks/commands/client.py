@@ -19,8 +19,11 @@ def open_client(settings: Settings) -> celery.Celery:
     """
     with connect(settings.broker_url) as probe:
         probe.ping()
-    url = settings.broker_url
-    return celery.Celery("batchmill-client", broker=url, backend=url, set_as_current=False)
+    address = settings.address
+    app = celery.Celery("batchmill-client", broker=address.celery_url, backend=address.celery_url, set_as_current=False)
+    app.conf.broker_transport_options = address.transport_options
+    app.conf.result_backend_transport_options = address.transport_options
+    return app
 
 
 def send(app: celery.Celery, message: Mapping[str, object], priority: int | None = None) -> str:

@@ -9,6 +9,7 @@ import click
 import structlog
 from celery import signals
 from celery.utils.nodenames import host_format
+from celery.worker import state
 
 from tasks.app import create_app
 from tasks.commands.failures import reported
@@ -79,4 +80,4 @@ def run(app: BatchApp, *, task_events: bool) -> int:
         quiet=True,  # its banner is no log line
     )
     running.start()
-    return int(running.exitcode or 0)
+    return int(running.exitcode or state.should_terminate or 0)  # Celery's cold shutdown keeps the code to itself

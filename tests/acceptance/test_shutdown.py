@@ -95,7 +95,7 @@ def test_a_batch_that_outlasts_the_drain_goes_back_and_is_blamed_for_nothing(
 
     assert worker.wait(1 + 5) == 0
     assert client.llen("classify") == 1
-    assert client.hlen("unacked") == 0
+    assert client.hlen("batchmill:unacked:classify") == 0
     assert not endless.ready()
 
 

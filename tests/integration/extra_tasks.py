@@ -49,5 +49,21 @@ def retry_once(self: Task) -> int:
     return int(self.request.retries)
 
 
+@shared_task(name="extra.note_and_retry", bind=True, max_retries=2)
+def note_and_retry(self: Task, *, key: str) -> int:
+    """Leave a mark at each try and succeed at the third; return the number of retries."""
+    self.backend.client.rpush(key, self.request.retries)
+    if self.request.retries < self.max_retries:
+        raise self.retry(countdown=0)
+    return int(self.request.retries)
+
+
+@shared_task(name="extra.note_and_replace", bind=True)
+def note_and_replace(self: Task, *, key: str) -> None:
+    """Leave a mark, then let `extra.count_results` be what this task is."""
+    self.backend.client.rpush(key, "replaced")
+    raise self.replace(self.app.signature("extra.count_results", queue="classify"))
+
+
 if __name__ == "__main__":
     main()

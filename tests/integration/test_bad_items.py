@@ -79,7 +79,7 @@ def worker(start_worker: Callable[..., WorkerProcess]) -> WorkerProcess:
 @pytest.fixture(autouse=True)
 def _nothing_is_left(client: redis.Redis, worker: WorkerProcess) -> Iterator[None]:
     yield
-    wait_until(lambda: client.hlen("unacked") == 0 == client.llen(QUEUE), WAIT_S, "nothing is left")
+    wait_until(lambda: client.hlen("batchmill:unacked:classify") == 0 == client.llen(QUEUE), WAIT_S, "nothing is left")
     assert worker.process.poll() is None
 
 

@@ -35,7 +35,7 @@ def _neighbours_are_served(client: redis.Redis, worker: WorkerProcess) -> Iterat
     yield
     push(client, after)
     assert labels(client, before["headers"]["id"]) == labels(client, after["headers"]["id"]) == ["billing"]
-    wait_until(lambda: client.hlen("unacked") == 0 == client.llen(QUEUE), WAIT_S, "nothing is left")
+    wait_until(lambda: client.hlen("batchmill:unacked:classify") == 0 == client.llen(QUEUE), WAIT_S, "nothing is left")
     assert worker.process.poll() is None
 
 

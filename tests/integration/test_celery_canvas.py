@@ -200,5 +200,5 @@ def test_a_plain_task_fails_with_its_own_error(app: Celery) -> None:
 
 
 def test_all_of_this_leaves_nothing_unacknowledged(client: redis.Redis, worker: WorkerProcess) -> None:
-    wait_until(lambda: client.hlen("unacked") == 0, WAIT_S, "nothing unacknowledged")
+    wait_until(lambda: client.hlen("batchmill:unacked:classify") == 0, WAIT_S, "nothing unacknowledged")
     assert worker.process.poll() is None

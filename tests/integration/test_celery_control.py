@@ -89,7 +89,7 @@ def test_a_terminated_running_job_has_one_end(app: Celery, client: redis.Redis) 
             app.control.revoke(running.id, terminate=True, reply=True, timeout=WAIT_S, limit=1)
         assert send(app).get(timeout=WAIT_S)["results"][0]["label"]
 
-        wait_until(lambda: client.hlen("unacked") == 0, what="nothing unacknowledged")
+        wait_until(lambda: client.hlen("batchmill:unacked:classify") == 0, what="nothing unacknowledged")
         assert running.state == "REVOKED"
         assert recorder.of_task(running.id) == ["task-received", "task-started", "task-revoked"]
 
@@ -193,5 +193,5 @@ def test_a_rate_limit_on_the_task_is_kept(app: Celery) -> None:
 
 
 def test_all_of_this_leaves_nothing_unacknowledged(client: redis.Redis, worker: WorkerProcess) -> None:
-    wait_until(lambda: client.hlen("unacked") == 0, what="nothing unacknowledged")
+    wait_until(lambda: client.hlen("batchmill:unacked:classify") == 0, what="nothing unacknowledged")
     assert worker.process.poll() is None

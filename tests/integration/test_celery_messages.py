@@ -59,7 +59,7 @@ def test_an_ignored_result_is_not_stored(app: Celery, client: redis.Redis) -> No
     ignored, kept = send(app, ignore_result=True), send(app)
 
     assert kept.get(timeout=WAIT_S)
-    wait_until(lambda: client.hlen("unacked") == 0 == client.llen(QUEUE), what="both acknowledged")
+    wait_until(lambda: client.hlen("batchmill:unacked:classify") == 0 == client.llen(QUEUE), what="both acknowledged")
     assert not client.exists(f"celery-task-meta-{ignored.id}")
 
 
@@ -202,5 +202,5 @@ def test_the_same_id_twice_gives_one_result(app: Celery) -> None:
 
 
 def test_all_of_this_leaves_nothing_unacknowledged(client: redis.Redis, worker: WorkerProcess) -> None:
-    wait_until(lambda: client.hlen("unacked") == 0, what="nothing unacknowledged")
+    wait_until(lambda: client.hlen("batchmill:unacked:classify") == 0, what="nothing unacknowledged")
     assert worker.process.poll() is None

@@ -37,14 +37,14 @@ def test_what_waits_comes_back_whole(client: redis.Redis, start_worker: Callable
     ]
     first = start_worker(batch_timeout_s=60, drain_timeout_s=1)
     push(client, message(body_of({"tickets": [{"id": "1", "text": "endless"}]})))
-    wait_until(lambda: client.hlen("unacked") == 1, what="the runner is busy")
+    wait_until(lambda: client.hlen("batchmill:unacked:classify") == 1, what="the runner is busy")
     for written in odd:
         push(client, written)
-    wait_until(lambda: client.hlen("unacked") == 1 + len(odd), what="all wait")
+    wait_until(lambda: client.hlen("batchmill:unacked:classify") == 1 + len(odd), what="all wait")
 
     assert first.stop() == 0
 
-    assert client.hlen("unacked") == 0
+    assert client.hlen("batchmill:unacked:classify") == 0
     assert client.llen(QUEUE) == 1 + len(odd)
     start_worker(batch_timeout_s=1)
     assert [labels(client, task_id) for task_id in ids] == [["billing"]] * len(ids)

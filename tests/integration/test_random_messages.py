@@ -93,7 +93,7 @@ def settle(client: redis.Redis, worker: WorkerProcess) -> None:
     last = message()
     push(client, last)
     wait_until(lambda: client.exists(f"celery-task-meta-{last['headers']['id']}"), what="the last message's end")
-    wait_until(lambda: client.llen(QUEUE) == 0 == client.hlen("unacked"), what="nothing is left")
+    wait_until(lambda: client.llen(QUEUE) == 0 == client.hlen("batchmill:unacked:classify"), what="nothing is left")
     assert worker.process.poll() is None
 
 

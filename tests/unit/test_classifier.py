@@ -44,7 +44,7 @@ def rows_of(model: TicketClassifier, texts: Sequence[str]) -> list[NDArray[np.in
 
 
 def scores_of(model: TicketClassifier, texts: Sequence[str]) -> NDArray[np.float32]:
-    return np.stack([np.asarray(row) for row in model.run(rows_of(model, texts), Cancellation())])
+    return np.stack([row.scores for row in model.run(rows_of(model, texts), Cancellation())])
 
 
 def test_single_label_scores_sum_to_one(tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ def test_a_row_that_is_not_finite_is_its_own_error(tmp_path: Path) -> None:
 
     assert isinstance(bad, ItemFailed)
     assert bad.code is ErrorCode.MODEL_OUTPUT_NOT_FINITE
-    assert np.array_equal(np.asarray(good), np.asarray(also_good))
+    assert np.array_equal(good.scores, also_good.scores)
 
 
 def test_info_names_what_made_a_result(tmp_path: Path) -> None:

@@ -81,7 +81,7 @@ def test_a_fit_server_gives_no_complaint() -> None:
         ({"role": "slave"}, "broker role", Status.FAIL, "primary"),
         ({"cluster_enabled": 1}, "broker role", Status.FAIL, "cluster"),
         ({"maxmemory": 1_050_000}, "broker memory", Status.WARN, "maxmemory"),
-        ({"valkey_version": None, "redis_version": "5.0.14"}, "broker server", Status.FAIL, "6.2"),
+        ({"valkey_version": None, "redis_version": "6.2.14"}, "broker server", Status.FAIL, "7.0"),
     ],
 )
 def test_an_unfit_server_is_named_with_its_remedy(
@@ -110,13 +110,12 @@ def test_a_start_refuses_an_evicting_broker(server: ValkeyServer) -> None:
         client.config_set("maxmemory-policy", "noeviction")
 
 
-def test_a_user_who_may_not_ask_is_a_warning(server: ValkeyServer) -> None:
+def test_a_user_who_may_not_read_info_is_refused(server: ValkeyServer) -> None:
     client = broker.connect(server.connection_url)
     client.execute_command("ACL", "SETUSER", "shy", "on", ">pw", "~*", "+@all", "-info", "-config")
     url = f"redis://shy:pw@127.0.0.1:{server.port}/0"
-    found = list(broker.examine(settings_for(url)))
-    assert [finding.name for finding in found if finding.status is Status.WARN] == ["broker server"]
-    assert not [finding for finding in found if finding.status is Status.FAIL]
+    with pytest.raises(ConfigError, match=r"\+info"):
+        broker.require(broker.examine(settings_for(url)))
 
 
 def test_a_broker_that_is_down_or_refuses_fails_without_showing_credentials(server: ValkeyServer) -> None:

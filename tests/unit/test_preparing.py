@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,6 +15,7 @@ from worker.preparing import ARRIVALS_PER_STEP, PORTION, PORTION_PER_JOB, Arriva
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from contextlib import AbstractContextManager
 
     from worker.jobs import Item, Job
 
@@ -27,6 +29,11 @@ class Sink:
         self.items: list[Item] = []
         self.jobs: list[Job] = []
         self.errors: dict[Job, BaseException] = {}
+        self.prepared_together: list[list[Job]] = []
+
+    def preparing(self, jobs: Sequence[Job]) -> AbstractContextManager[None]:
+        self.prepared_together.append(list(jobs))
+        return nullcontext()
 
     def prepared(self, items: Sequence[Item]) -> None:
         self.items.extend(items)
@@ -197,3 +204,11 @@ def test_closing_ends_the_thread_whether_it_works_or_waits(preparing: Preparing)
     thread.join(10)
 
     assert not thread.is_alive()
+
+
+def test_a_suspect_is_prepared_with_nothing_else(preparing: Preparing) -> None:
+    before, suspect, after = (preparing.submit([text]) for text in ("before", "suspect", "after"))
+    suspect.suspect = True
+    preparing.step(3)
+
+    assert preparing.sink.prepared_together == [[before, after], [suspect]]

@@ -8,7 +8,7 @@ does not know how queues and results are laid out in the database.
 import re
 import secrets
 from collections.abc import Iterator, Mapping
-from typing import Final, cast
+from typing import Any, Final, cast
 
 import redis
 from redis.backoff import NoBackoff
@@ -19,33 +19,54 @@ from redis.exceptions import (
     ResponseError,
 )
 from redis.retry import Retry
+from redis.sentinel import Sentinel
 
+from worker import keys
+from worker.address import parse
 from worker.errors import ConfigError
 from worker.ops.findings import Finding, Status, fail, ok, warn
 from worker.settings import Settings, mask_url
 
 TIMEOUT_S: Final = 5.0
-OLDEST_SERVER: Final = (6, 2)
+_TIMEOUTS: Final = {"socket_timeout": TIMEOUT_S, "socket_connect_timeout": TIMEOUT_S}
+OLDEST_SERVER: Final = (7, 0)  # scripts that may run on a full server say so since then
 _FULL_SHARE: Final = 0.9
 _PROBE_TTL_S: Final = 10
 
 
-def connect(broker_url: str) -> redis.Redis:
+def connect(broker_url: str, *, decode_responses: bool = True) -> redis.Redis:
     """Return a client with timeouts; connects at its first command.
+
+    Args:
+        broker_url: any form that `worker.address` knows.
+        decode_responses: give text instead of bytes; messages may be no text.
 
     Raises:
         ConfigError: the address cannot be parsed.
     """
     try:
-        return redis.Redis.from_url(
-            broker_url,
-            socket_connect_timeout=TIMEOUT_S,
-            socket_timeout=TIMEOUT_S,
-            decode_responses=True,
-            retry=Retry(NoBackoff(), 0),  # the default would repeat a timeout
-        )
+        address = parse(broker_url)
     except ValueError as error:
-        raise ConfigError(f"BATCHMILL_BROKER_URL: {mask_url(broker_url)} is no address of a Redis database") from error
+        raise ConfigError(f"BATCHMILL_BROKER_URL: {mask_url(broker_url)}: {error}") from error
+    options: dict[str, Any] = {  # Any: the keyword arguments of redis-py's classes
+        "db": address.database,
+        "username": address.username,
+        "password": address.password,
+        "decode_responses": decode_responses,
+        **address.options,
+        **_TIMEOUTS,
+        "retry": Retry(NoBackoff(), 0),  # the default would repeat a timeout
+    }
+    match address.scheme:
+        case "redis+socket":
+            return redis.Redis(unix_socket_path=address.path, **options)
+        case "sentinel":
+            name = options.pop("master_name")
+            master: redis.Redis = Sentinel(address.hosts, **_TIMEOUTS).master_for(name, **options)  # type: ignore[no-untyped-call] # theirs has no types
+            return master
+        case _:
+            (host, port), tls = address.hosts[0], address.scheme == "rediss"
+            return redis.Redis(host=host.strip("[]"), port=port, ssl=tls, **options)
 
 
 def answers(broker_url: str) -> bool:
@@ -115,7 +136,11 @@ def _judge_server(client: redis.Redis) -> Iterator[Finding]:
     try:
         info = dict(cast("Mapping[str, object]", client.info()))
     except NoPermissionError:
-        yield warn("broker server", "its user may not read INFO", "allow the command: ACL SETUSER … +info")
+        yield fail(
+            "broker server",
+            "its user may not read INFO, without which nothing that a dead worker held is given back",
+            "allow the command: ACL SETUSER … +info",
+        )
         return
     if "maxmemory_policy" not in info:
         info |= _configured_policy(client)
@@ -137,7 +162,7 @@ def _judge_version(info: Mapping[str, object]) -> Finding:
     version = str(info.get("valkey_version") or info.get("redis_version") or "unknown")
     numbers = tuple(map(int, re.findall(r"\d+", version)[:2]))
     if numbers and numbers < OLDEST_SERVER:
-        return fail("broker server", f"{name} {version} is too old", "run Valkey, or Redis 6.2 or newer")
+        return fail("broker server", f"{name} {version} is too old", "run Valkey, or Redis 7.0 or newer")
     return ok("broker server", f"{name} {version}")
 
 
@@ -195,7 +220,7 @@ def _judge_durability(info: Mapping[str, object]) -> Finding:
 
 
 def _probe_write(client: redis.Redis, settings: Settings) -> Finding:
-    key = f"batchmill-doctor-{secrets.token_hex(8)}"
+    key = f"{keys.DOCTOR_PREFIX}{secrets.token_hex(8)}"
     try:
         client.set(key, "1", ex=_PROBE_TTL_S)
         client.delete(key)

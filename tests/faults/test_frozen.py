@@ -1,0 +1,61 @@
+"""A worker is frozen past its lease and wakes up: what it does then has no effect."""
+
+from __future__ import annotations
+
+import signal
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.faults.oracle import texts
+from tests.services import wait_until
+from worker import keys
+
+if TYPE_CHECKING:
+    from tests.faults.trial import Trial
+
+
+@pytest.mark.fault("frozen")
+def test_the_late_commit_of_a_frozen_worker_is_fenced_off(trial: Trial) -> None:
+    trial.fleet.start("a", max_batch_size=4)
+    trial.books.send(texts(4, "sleep1000"))
+    wait_until(lambda: trial.runs_on("a"), what="the frozen worker has begun")
+    trial.fleet["a"].send(signal.SIGSTOP)
+
+    trial.fleet.start("b")
+    trial.books.wait_ended(30)
+    trial.fleet["a"].send(signal.SIGCONT)
+    wait_until(lambda: "claims.lost" in trial.fleet["a"].lines, what="the frozen worker has noticed")
+    trial.fleet.kill("b", for_good=True)
+    later = trial.books.send(texts(5, seed=1))
+    trial.books.wait_ended(20, later)
+
+    trial.account().assert_clean()
+    assert trial.runs_on("a") > 1, "the worker that was frozen works again"
+
+
+def known(client: Any) -> set[str]:  # noqa: ANN401 - redis-py's answers are typed for async too
+    """Return the names of the workers that the server knows."""
+    return {member.decode().split("@")[0] for member in client.zrange(keys.WORKERS, 0, -1)}
+
+
+@pytest.mark.fault("frozen-then-killed")
+def test_a_worker_that_was_forgotten_while_frozen_leaves_nothing_in_its_inbox(trial: Trial) -> None:
+    trial.fleet.start("a", "b")
+    with trial.server.client() as client:
+        wait_until(lambda: known(client) == {"a", "b"}, what="both are known")
+        trial.fleet["a"].send(signal.SIGSTOP)
+        wait_until(lambda: known(client) == {"b"}, what="the frozen worker is forgotten")
+        trial.fleet["a"].send(signal.SIGCONT)
+        wait_until(lambda: known(client) == {"a", "b"}, what="it is known again")
+        trial.fleet.kill("b", for_good=True)
+
+        trial.books.send(texts(20, "sleep20"))
+        trial.books.wait_ended(20)
+        trial.fleet["a"].send(signal.SIGSTOP)  # while it waits for the next
+        trial.books.send(texts(1, seed=1))
+        wait_until(lambda: list(client.scan_iter(f"{keys.PREFIX}inbox:*")), what="its inbox has taken the message")
+        trial.fleet.kill("a", for_good=True)
+    trial.fleet.start("b")
+
+    trial.account(20).assert_clean()

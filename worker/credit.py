@@ -1,0 +1,47 @@
+"""How much more work this worker takes: about a second of what it gets done, so that no worker hoards."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from worker.custody import Custody
+    from worker.engine import Engine
+    from worker.fetching import Fetcher
+
+
+class Credit:
+    """Says how many messages to fetch. Called from the fetcher's thread; the pool attaches the engine.
+
+    Args:
+        custody: what is held.
+        credit_s: seconds of its own work that the worker may hold waiting.
+        min_items, max_items: bounds of that, in items.
+        max_bytes: size of the held messages beyond which nothing is fetched.
+    """
+
+    def __init__(self, custody: Custody, *, credit_s: float, min_items: int, max_items: int, max_bytes: int) -> None:
+        self._custody = custody
+        self._credit_s = credit_s
+        self._min_items = min_items
+        self._max_items = max_items
+        self._max_bytes = max_bytes
+        self.engine: Engine | None = None
+        self.fetcher: Fetcher | None = None
+
+    def __json__(self) -> dict[str, int]:
+        """Return what `inspect stats` shows: it lists the transport's options."""
+        return {"room": self()}
+
+    def __call__(self) -> int:
+        """Return how many messages the worker has room for; 0 or less = none."""
+        if self.engine is None or self._custody.held_bytes >= self._max_bytes:
+            return 0
+        second = int(self.engine.items_per_s() * self._credit_s)
+        return min(max(second, self._min_items), self._max_items) - self.engine.backlog()
+
+    def changed(self) -> None:
+        """Let the fetcher look again: something has been done. Never blocks."""
+        fetcher = self.fetcher
+        if fetcher is not None:
+            fetcher.nudge()

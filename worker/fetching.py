@@ -1,0 +1,213 @@
+"""Fetches messages: drains while there is work and room, and waits without polling and without losing anything.
+
+Waiting uses an inbox for each of the worker's lists: `BLMOVE list inbox` blocks on a connection of its own and moves
+the message that wakes it into the inbox, from where the next drain takes it. A pop would take it nowhere: killed in
+between, the job is gone. One message wakes one worker. When the worker is full the waits are ended, so that an inbox never holds
+a message that an idle worker could run.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import threading
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final
+
+import structlog
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import RedisError, ResponseError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import redis
+
+    from worker.ledger import Drained, Ledger
+
+log = structlog.get_logger(__name__)
+
+PAUSE_S: Final = 1.0
+WAIT_S: Final = 5.0  # of one BLMOVE
+SILENCE_S: Final = 5.0  # beyond that: the connection is half open
+FULL_S: Final = 0.05  # how often a full worker looks whether it has room again, if nobody tells it
+
+
+class Fetcher:
+    """The thread that fetches for one consumer.
+
+    Args:
+        ledger: drains.
+        queues: to fetch from.
+        client: makes the connections that wait.
+        room: how many messages the worker takes now.
+        deliver: takes what was drained; called from this thread.
+        on_broken: called once, from this thread, when the broker is lost; the thread ends.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        queues: Sequence[str],
+        client: redis.Redis,
+        room: Callable[[], int],
+        deliver: Callable[[list[Drained]], None],
+        on_broken: Callable[[Exception], None],
+    ) -> None:
+        self._ledger = ledger
+        self.queues = tuple(queues)
+        self._client = client
+        self._room = room
+        self._deliver = deliver
+        self._on_broken = on_broken
+        self._waits: list[_Wait] = []
+        self._closed = False
+        self._wakeup, self._waker = os.pipe()
+        os.set_blocking(self._waker, False)
+        os.set_blocking(self._wakeup, False)
+        self._thread = threading.Thread(target=self._run, name="fetcher", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def nudge(self) -> None:
+        """Look for room again at once. Never blocks."""
+        try:
+            os.write(self._waker, b"\0")
+        except BlockingIOError:
+            pass  # there are nudges enough
+        except OSError:
+            pass  # closed
+
+    def close(self) -> None:
+        """Stop fetching; what was drained before is delivered before this returns."""
+        self._closed = True
+        self.nudge()
+        if threading.current_thread() is not self._thread and self._thread.ident is not None:
+            self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            self._open_waits()
+            while not self._closed:
+                try:
+                    self._step()
+                except ResponseError as exc:  # READONLY, OOM, LOADING: the server is there, and will mend
+                    log.warning("fetcher.paused", error=type(exc).__name__, pause_s=PAUSE_S)
+                    self._sleep(PAUSE_S)
+        except Exception as exc:  # noqa: BLE001 - a consumer without its fetcher would wait for ever
+            if not isinstance(exc, RedisError | OSError):
+                log.exception("fetcher.died")
+            if not self._closed:
+                self._on_broken(RedisConnectionError(f"the fetcher ended: {type(exc).__name__}"))
+        finally:
+            for wait in self._waits:
+                wait.close()
+            os.close(self._wakeup)
+            os.close(self._waker)
+
+    def _step(self) -> None:
+        room = self._room()
+        if room <= 0:
+            self._end_waits()
+            self._sleep(FULL_S)
+            return
+        drained = self._ledger.drain(room, self.queues)
+        if drained:
+            self._deliver(drained)
+        if len(drained) < room:
+            self._wait()
+
+    def _open_waits(self) -> None:
+        for list_key, inbox in self._ledger.open_inboxes(self.queues).items():
+            self._waits.append(_Wait(self._client.connection_pool, list_key, inbox))
+
+    def _wait(self) -> None:
+        """Block until a message is in an inbox, or a nudge."""
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._wakeup, selectors.EVENT_READ)
+            for wait in self._waits:
+                wait.begin()
+                selector.register(wait.socket, selectors.EVENT_READ, wait)
+            while not self._closed:
+                ready = selector.select(min(wait.patience_s() for wait in self._waits))
+                waits: list[_Wait] = [key.data for key, _ in ready if key.data is not None]
+                woken = [wait for wait in waits if wait.read()]
+                if woken or len(waits) < len(ready):
+                    self._drain_nudges()
+                    return
+                for wait in self._waits:
+                    wait.begin()
+
+    def _end_waits(self) -> None:
+        """Unblock every wait; a message that it moved meanwhile is in the inbox, first in the next drain."""
+        waiting = [wait for wait in self._waits if wait.waiting]
+        if not waiting:
+            return
+        with self._client.pipeline(transaction=False) as pipe:
+            for wait in waiting:
+                pipe.client_unblock(wait.client_id)
+            pipe.execute()
+        for wait in waiting:
+            wait.read()
+
+    def _sleep(self, seconds: float) -> None:
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._wakeup, selectors.EVENT_READ)
+            selector.select(seconds)
+        self._drain_nudges()
+
+    def _drain_nudges(self) -> None:
+        try:
+            while os.read(self._wakeup, 4096):
+                pass
+        except BlockingIOError:
+            pass
+
+
+class _Wait:
+    """One `BLMOVE` on a connection of its own."""
+
+    def __init__(self, pool: Any, list_key: str, inbox: str) -> None:  # noqa: ANN401 - any of redis-py's pools
+        self._pool = pool
+        self._list_key = list_key
+        self._inbox = inbox
+        self._connection = pool.get_connection()
+        self._connection.send_command("CLIENT", "ID")
+        self.client_id = int(self._connection.read_response())
+        self.waiting = False
+        self._began_s = 0.0
+
+    @property
+    def socket(self) -> Any:  # noqa: ANN401 - a socket, or what wraps one
+        """The socket to select on."""
+        return self._connection._sock  # noqa: SLF001 - redis-py has no public way to wait on several connections
+
+    def begin(self) -> None:
+        """Send the command, unless it is already on its way."""
+        if not self.waiting:
+            self._connection.send_command("BLMOVE", self._list_key, self._inbox, "RIGHT", "LEFT", WAIT_S)
+            self.waiting = True
+            self._began_s = monotonic()
+
+    def patience_s(self) -> float:
+        """How much longer to wait for the answer.
+
+        Raises:
+            ConnectionError: it is overdue.
+        """
+        left_s = self._began_s + WAIT_S + SILENCE_S - monotonic()
+        if left_s <= 0:
+            raise RedisConnectionError("no answer to BLMOVE: the connection is half open")
+        return left_s
+
+    def read(self) -> bool:
+        """Read the answer; say whether a message came."""
+        self.waiting = False  # even if the answer is an error: READONLY, OOM
+        return self._connection.read_response() is not None
+
+    def close(self) -> None:
+        """Close the connection; the server forgets the wait."""
+        self._connection.disconnect()
+        self._pool.release(self._connection)

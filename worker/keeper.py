@@ -1,0 +1,146 @@
+"""Keeps the claims: renews this worker's leases, sweeps those of the dead, and makes cancels last.
+
+One thread with a connection of its own, so that neither a busy event loop nor a long batch costs a lease. All times are
+the server's: a worker's clock may be an hour off. The sweep is one script a queue and needs no lock; any number of
+workers may sweep at once, and none can block the others by dying (kombu#1190).
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final
+
+import structlog
+from redis.exceptions import RedisError
+
+from worker import keys
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+    from worker.custody import Custody
+    from worker.ledger import Terms
+
+log = structlog.get_logger(__name__)
+
+RENEWALS_PER_LEASE: Final = 3
+SWEEP_EVERY_S: Final = 1.0
+
+
+class Keeper:
+    """The thread that keeps the claims.
+
+    Args:
+        custody: what this worker holds.
+        terms: how long things last.
+        on_lost: told, from this thread, the tags whose claims others have taken.
+        revoked: the task ids that Celery has heard a revoke for.
+        rate: items a second that this worker gets done when busy.
+    """
+
+    def __init__(
+        self,
+        custody: Custody,
+        terms: Terms,
+        on_lost: Callable[[set[str]], None],
+        revoked: Callable[[], Collection[str]],
+        rate: Callable[[], float],
+    ) -> None:
+        self._custody = custody
+        self._client = custody.ledger.client
+        self._terms = terms
+        self._on_lost = on_lost
+        self._revoked = revoked
+        self._rate = rate
+        self._noted_rate = ""
+        self._persisted: set[str] = set()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="keeper", daemon=True)
+
+    def start(self) -> None:
+        """Take over from a former life of this worker, then start the thread."""
+        self._take_over()
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop; the leases end by themselves."""
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        renew_s = sweep_s = 0.0
+        while not self._stop.wait(max(0.0, min(renew_s, sweep_s) - monotonic())):
+            now_s = monotonic()
+            try:
+                if now_s >= renew_s:
+                    renew_s = now_s + self._terms.lease_s / RENEWALS_PER_LEASE
+                    self._renew()
+                if now_s >= sweep_s:
+                    sweep_s = now_s + SWEEP_EVERY_S
+                    self._sweep()
+                    self._persist_revokes()  # what follows the sweep may fail on a full server
+                    self._note_rate()
+            except RedisError as exc:
+                log.debug("keeper.retrying", error=type(exc).__name__)
+                renew_s = min(renew_s, monotonic() + SWEEP_EVERY_S)
+
+    def _renew(self) -> None:
+        lost = self._custody.ledger.renew(self._custody.all())
+        if lost:
+            log.warning("claims.lost", messages=len(lost))
+            self._custody.forget(lost)
+            self._on_lost(lost)
+
+    def _sweep(self) -> None:
+        up_s = float(self._client.info("server")["uptime_in_seconds"])
+        if up_s < self._terms.lease_s:
+            return  # the server has just started: let the living renew first
+        swept = self._custody.ledger.sweep(blame=up_s >= 2 * self._terms.lease_s)
+        tidied = self._custody.ledger.tidy()
+        if swept.given_back or swept.dead_lettered or tidied:
+            log.warning("sweep.found", **swept._asdict(), from_inboxes=tidied)
+
+    def _persist_revokes(self) -> None:
+        """Write down the revokes that Celery broadcast, so that they outlive this worker."""
+        revoked = set(self._revoked())
+        heard = revoked - self._persisted
+        if heard:
+            forget_s = self._client.time()[0] + self._terms.result_ttl_s
+            self._client.zadd(keys.CANCELLED, dict.fromkeys(heard, forget_s))
+        self._persisted = revoked
+
+    def _note_rate(self) -> None:
+        """Say how fast this worker is, for `batchmill queues` and whoever scales the workers."""
+        rate = f"{self._rate():.3g}"
+        if rate != self._noted_rate:
+            self._client.hset(keys.RATES, self._custody.ledger.incarnation, rate)
+            self._noted_rate = rate
+
+    def _take_over(self) -> None:
+        """Sweep at once what a former life of this worker, dead on this host, still holds."""
+        mine = self._custody.ledger.incarnation
+        name = mine.rsplit(":", 1)[0]
+        members: Any = self._client.zrange(keys.WORKERS, 0, -1)
+        for former in (member.decode() for member in members):
+            if former != mine and former.rsplit(":", 1)[0] == name and _has_died(former, mine):
+                swept = self._custody.ledger.sweep(former=former)
+                tidied = self._custody.ledger.tidy(former)
+                log.warning("sweep.took_over", former=former, **swept._asdict(), from_inboxes=tidied)
+
+
+def _has_died(former: str, mine: str) -> bool:
+    """Say whether an incarnation, `name:host/pid/random`, has surely died: its process was on this host and is gone."""
+    (host, pid, _), (my_host, my_pid, _) = (one.rsplit(":", 1)[1].split("/") for one in (former, mine))
+    if host != my_host:
+        return False
+    if pid == my_pid:
+        return True  # a container's process 1, again
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return True
+    except OSError:
+        return False
+    return False

@@ -1,0 +1,71 @@
+"""Every key that the worker writes to Redis, in one place. docs/redis.md lists them with type and lifetime.
+
+Queue lists and results are Celery's own; `schemas.names` spells the lists.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from schemas.names import queue_lists, unacked_key
+
+PREFIX: Final = "batchmill:"
+
+JOB_PREFIX: Final = PREFIX + "job:"
+"""String per task id: `H CLAIM QUEUE TAG CRASHES` held, `F CRASHES` free again, `D` done. Lives as long as a result."""
+
+WORKERS: Final = PREFIX + "workers"
+"""Sorted set: worker incarnation → its last sign of life."""
+
+INBOXES: Final = PREFIX + "inboxes"
+"""Hash: worker incarnation → the lists that it waits on, one a line."""
+
+RUNNING: Final = PREFIX + "running"
+"""Hash: incarnation:runner → the delivery tags in inference there."""
+
+RATES: Final = PREFIX + "rates"
+"""Hash: worker incarnation → items a second that it gets done when busy."""
+
+CANCELLED: Final = PREFIX + "cancelled"
+"""Sorted set: cancelled task id → when the cancel is forgotten."""
+
+DOCTOR_PREFIX: Final = PREFIX + "doctor:"
+"""String, for a moment: whether the database can be written."""
+
+UNREADABLE_KEPT: Final = 1000
+RESULT_PREFIX: Final = "celery-task-meta-"
+
+
+def unacked(queue: str) -> str:
+    """Hash: delivery tag → list, task id and message that a worker holds; its length is the work in flight."""
+    return unacked_key(queue)
+
+
+def unacked_index(queue: str) -> str:
+    """Sorted set: delivery tag → when its lease was last renewed, in the server's time."""
+    return f"{PREFIX}unacked_index:{queue}"
+
+
+def inbox(incarnation: str, list_key: str) -> str:
+    """List: what woke an idle worker, until it drains; a message at most for each of its lists."""
+    return f"{PREFIX}inbox:{incarnation}:{list_key}"
+
+
+def dead(queue: str) -> str:
+    """Hash: task id → its dead letter, a JSON record; the newest 10,000 are kept."""
+    return f"{PREFIX}dead:{queue}"
+
+
+def dead_index(queue: str) -> str:
+    """Sorted set: task id → when it was given up."""
+    return f"{PREFIX}dead_index:{queue}"
+
+
+def unreadable(queue: str) -> str:
+    """List: entries of the queue that are no messages, as they came; the newest 1,000 are kept."""
+    return f"{PREFIX}unreadable:{queue}"
+
+
+def lists(queue: str) -> tuple[str, ...]:
+    """The lists of a queue, one for each of kombu's priority steps, the most urgent first."""
+    return queue_lists(queue)

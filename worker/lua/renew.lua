@@ -1,0 +1,24 @@
+#!lua flags=allow-oom
+-- Renew the leases of held messages whose claims still hold, and that of the worker itself. It may have been forgotten
+-- while it was frozen, so it announces its inboxes each time.
+-- KEYS  workers, inboxes, then for each queue: index
+-- ARGV  worker, the lists that it waits on (one a line), job key prefix, job ttl,
+--       then for each message: queue number, tag, task id, claim
+-- Returns the tags whose claims are lost
+local time = redis.call('TIME')
+local now = string.format('%d.%06d', time[1], time[2])
+redis.call('ZADD', KEYS[1], now, ARGV[1])
+redis.call('HSET', KEYS[2], ARGV[1], ARGV[2])
+local lost = {}
+for position = 5, #ARGV, 4 do
+  local queue, tag, id, claim = tonumber(ARGV[position]), ARGV[position + 1], ARGV[position + 2], ARGV[position + 3]
+  local job = ARGV[3] .. id
+  local state = redis.call('GET', job)
+  if state and string.sub(state, 1, #claim + 3) == 'H ' .. claim .. ' ' then
+    redis.call('ZADD', KEYS[2 + queue], 'XX', now, tag)
+    redis.call('EXPIRE', job, ARGV[4])
+  else
+    lost[#lost + 1] = tag
+  end
+end
+return lost

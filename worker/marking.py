@@ -1,0 +1,63 @@
+"""Says in Redis what is being prepared or in inference, before it is: the sweep of a dead worker blames only that."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any, Final
+
+from redis.exceptions import RedisError
+
+from worker import keys
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from worker.ledger import Ledger
+
+ATTEMPTS: Final = 2  # the connection may have died unnoticed since the last mark
+
+
+class Marker:
+    """The mark of one thread, written on a connection of its own. Not thread-safe.
+
+    Before a common batch the mark is only sent: it is in the socket when the batch starts, and that outlives the
+    process. Around a batch that runs alone the answer is awaited.
+    """
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._pool: Any = ledger.client.connection_pool
+        self._connection: Any = None
+        self._field = f"{ledger.incarnation}:{threading.current_thread().name}"
+        self._unanswered = 0
+
+    def mark(self, tags: Iterable[str], *, wait: bool) -> None:
+        """Note the delivery tags that run next. While Redis is away there is nobody to tell, and nobody to blame."""
+        value = " ".join(tags)
+        for _ in range(ATTEMPTS):
+            try:
+                self._send(value, wait=wait)
+            except (RedisError, OSError):
+                self._forget()
+            else:
+                return
+
+    def _send(self, value: str, *, wait: bool) -> None:
+        if self._connection is None:
+            self._connection = self._pool.get_connection()
+        while self._connection.can_read(timeout=0):  # raises if the server has gone
+            self._read()
+        self._connection.send_command("HSET", keys.RUNNING, self._field, value)
+        self._unanswered += 1
+        while wait and self._unanswered:
+            self._read()
+
+    def _read(self) -> None:
+        self._connection.read_response()
+        self._unanswered -= 1
+
+    def _forget(self) -> None:
+        self._unanswered = 0
+        if self._connection is not None:
+            self._connection.disconnect()
+            self._pool.release(self._connection)
+            self._connection = None
