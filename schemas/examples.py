@@ -14,9 +14,7 @@ from schemas.results import ClassifyResult, LabelScore, ModelInfo, TicketResult,
 _REQUEST: Final = ClassifyTickets(
     tickets=[
         Ticket(id="T-1001", text="I was charged twice for my May invoice, please refund one of them."),
-        Ticket(
-            id="T-1002", subject="Anmeldung", body="Seit heute früh komme ich nicht mehr ins Kundenkonto."
-        ),
+        Ticket(id="T-1002", subject="Anmeldung", body="Seit heute früh komme ich nicht mehr ins Kundenkonto."),
         Ticket(id="T-1003", text="   "),
     ],
     top_k=2,

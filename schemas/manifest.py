@@ -27,13 +27,9 @@ class ModelManifest(BaseModel):
     task: Literal["ticket-classification"] = Field(
         default="ticket-classification", description="What the model is for."
     )
-    file: str = Field(
-        pattern=r"^[^/\\]+\.onnx$", description="The ONNX file, in the same directory as the manifest."
-    )
+    file: str = Field(pattern=r"^[^/\\]+\.onnx$", description="The ONNX file, in the same directory as the manifest.")
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$", description="The SHA-256 of that file, in hex.")
-    precision: str = Field(
-        min_length=1, description="How weights and products are computed: `fp32`, `int8-rowwise`, …"
-    )
+    precision: str = Field(min_length=1, description="How weights and products are computed: `fp32`, `int8-rowwise`, …")
     max_length: int | None = Field(
         default=None, ge=1, description="How many tokens the model reads; null: as its tokenizer says."
     )

@@ -80,9 +80,7 @@ class ModelInfo(BaseModel):
 
     name: str = Field(description="The model's name.")
     version: str = Field(description="The model's version.")
-    sha256: str = Field(
-        pattern=r"^[0-9a-f]{64}$", description="The SHA-256 of the model's ONNX file, in hex."
-    )
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$", description="The SHA-256 of the model's ONNX file, in hex.")
     precision: str = Field(description="How weights and products are computed, such as `fp32`.")
     provider: str = Field(description="ONNX Runtime's execution provider that ran it.")
     runtime: str = Field(description="The runtime and its version.")
@@ -102,12 +100,8 @@ class Timings(BaseModel):
     )
     inference_s: Seconds = Field(description="Duration of the batches that the tickets were in, added up.")
     batches: Count = Field(description="How many batches the tickets were in.")
-    batch_size_max: Count = Field(
-        description="The rows of the largest of these batches, other messages' included."
-    )
-    real_tokens: Count = Field(
-        description="Tokens of this message's rows; identical texts in a batch share one row."
-    )
+    batch_size_max: Count = Field(description="The rows of the largest of these batches, other messages' included.")
+    real_tokens: Count = Field(description="Tokens of this message's rows; identical texts in a batch share one row.")
     padded_tokens: Count = Field(description="The same rows with their padding.")
 
 

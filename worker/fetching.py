@@ -2,8 +2,8 @@
 
 Waiting uses an inbox for each of the worker's lists: `BLMOVE list inbox` blocks on a connection of its own and moves
 the message that wakes it into the inbox, from where the next drain takes it. A pop would take it nowhere: killed in
-between, the job is gone. One message wakes one worker. When the worker is full the waits are ended, so that an inbox never holds
-a message that an idle worker could run.
+between, the job is gone. One message wakes one worker. When the worker is full the waits are ended, so that an inbox
+never holds a message that an idle worker could run.
 """
 
 from __future__ import annotations
@@ -21,8 +21,6 @@ from redis.exceptions import RedisError, ResponseError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    import redis
-
     from worker.ledger import Drained, Ledger
 
 log = structlog.get_logger(__name__)
@@ -37,9 +35,8 @@ class Fetcher:
     """The thread that fetches for one consumer.
 
     Args:
-        ledger: drains.
+        ledger: drains; its client makes the connections that wait.
         queues: to fetch from.
-        client: makes the connections that wait.
         room: how many messages the worker takes now.
         deliver: takes what was drained; called from this thread.
         on_broken: called once, from this thread, when the broker is lost; the thread ends.
@@ -49,14 +46,14 @@ class Fetcher:
         self,
         ledger: Ledger,
         queues: Sequence[str],
-        client: redis.Redis,
+        *,
         room: Callable[[], int],
         deliver: Callable[[list[Drained]], None],
         on_broken: Callable[[Exception], None],
     ) -> None:
         self._ledger = ledger
         self.queues = tuple(queues)
-        self._client = client
+        self._client = ledger.client
         self._room = room
         self._deliver = deliver
         self._on_broken = on_broken
@@ -96,7 +93,7 @@ class Fetcher:
                 except ResponseError as exc:  # READONLY, OOM, LOADING: the server is there, and will mend
                     log.warning("fetcher.paused", error=type(exc).__name__, pause_s=PAUSE_S)
                     self._sleep(PAUSE_S)
-        except Exception as exc:  # noqa: BLE001 - a consumer without its fetcher would wait for ever
+        except Exception as exc:
             if not isinstance(exc, RedisError | OSError):
                 log.exception("fetcher.died")
             if not self._closed:

@@ -101,7 +101,7 @@ class _Draining:
             return
         self._stop_fetching()
         ledger = self.custody.ledger
-        self._fetcher = Fetcher(ledger, active, ledger.client, self._room, self._on_drained, self._on_broken)
+        self._fetcher = Fetcher(ledger, active, room=self._room, deliver=self._on_drained, on_broken=self._on_broken)
         self.room.fetcher = self._fetcher
         self._fetcher.start()
 

@@ -10,7 +10,8 @@ import click
 import redis
 
 from tasks.commands import payload, view
-from tasks.commands.failures import exit_failed, reported
+from tasks.commands.exits import exit_failed
+from tasks.commands.failures import reported
 from worker.ops import dead as letters
 from worker.ops.broker import connect
 from worker.ops.queues import known_queues

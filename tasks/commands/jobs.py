@@ -8,7 +8,8 @@ import click
 
 from tasks.commands import payload, view
 from tasks.commands.client import open_client
-from tasks.commands.failures import exit_failed, reported
+from tasks.commands.exits import exit_failed
+from tasks.commands.failures import reported
 from worker.ops import jobs as places
 from worker.ops.broker import connect
 from worker.ops.queues import known_queues

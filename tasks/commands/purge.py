@@ -5,7 +5,8 @@ from dataclasses import asdict
 
 import click
 
-from tasks.commands.failures import exit_failed, reported
+from tasks.commands.exits import exit_failed
+from tasks.commands.failures import reported
 from worker.ops.broker import connect
 from worker.ops.purge import purge_results, purge_ticket
 from worker.ops.queues import known_queues

@@ -26,9 +26,7 @@ def test_a_block_that_does_not_exist_is_an_error() -> None:
 
 
 def test_every_link_of_the_page_leads_to_a_file_or_a_heading() -> None:
-    headings = {
-        line.lstrip("# ").lower().replace(" ", "-") for line in PAGE.splitlines() if line.startswith("#")
-    }
+    headings = {line.lstrip("# ").lower().replace(" ", "-") for line in PAGE.splitlines() if line.startswith("#")}
     for target in re.findall(r"\]\(([^)]+)\)", PAGE):
         assert target.removeprefix("#") in headings if target.startswith("#") else (DOCS / target).exists()
 

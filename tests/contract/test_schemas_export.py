@@ -74,9 +74,7 @@ def test_the_examples_are_right_for_the_models_and_for_the_schemas() -> None:
 
 
 options = st.none() | st.booleans() | st.integers(-2, 200) | st.floats(allow_nan=False) | st.text(max_size=5)
-texts = st.fixed_dictionaries(
-    {}, optional={name: st.text(max_size=5) for name in ("text", "subject", "body", "txt")}
-)
+texts = st.fixed_dictionaries({}, optional={name: st.text(max_size=5) for name in ("text", "subject", "body", "txt")})
 requests = st.fixed_dictionaries(
     {
         "tickets": st.lists(texts, max_size=3).map(

@@ -87,9 +87,7 @@ def test_a_documented_producer_sends_a_right_message(client: redis.Redis, url: s
 
 
 @producers
-def test_a_documented_producer_puts_no_text_into_headers(
-    client: redis.Redis, url: str, enqueue: Enqueue
-) -> None:
+def test_a_documented_producer_puts_no_text_into_headers(client: redis.Redis, url: str, enqueue: Enqueue) -> None:
     enqueue(client, url, 0)
     message, _, _ = opened(pushed(client)[QUEUE_CLASSIFY][0])
     assert "heute" not in json.dumps([message.headers, message.properties])

@@ -18,14 +18,10 @@ json_values = st.recursive(
 )
 
 FIELDS = ("tickets", "model", "top_k", "truncation", "threshold", "schema_version", "args", "text")
-ticket_like = st.dictionaries(
-    st.sampled_from(("id", "text", "subject", "body", "txt")), json_values, max_size=5
-)
+ticket_like = st.dictionaries(st.sampled_from(("id", "text", "subject", "body", "txt")), json_values, max_size=5)
 almost_tickets = st.lists(ticket_like | json_values, max_size=4)
 almost_messages = st.dictionaries(st.sampled_from(FIELDS), json_values, max_size=6).flatmap(
-    lambda message: st.one_of(json_values, almost_tickets).map(
-        lambda tickets: {**message, "tickets": tickets}
-    )
+    lambda message: st.one_of(json_values, almost_tickets).map(lambda tickets: {**message, "tickets": tickets})
 )
 
 ids = st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=256)
@@ -76,8 +72,7 @@ def test_any_arguments_are_parsed_or_refused_with_a_code_and_a_path(arguments: o
     code, path, text = str(error).split(": ", 2)
     assert code == error.code
     assert (
-        path in {"the arguments", "<not a field name>"}
-        or re.split(r"[.\[]", path)[0].replace("-", "_").isidentifier()
+        path in {"the arguments", "<not a field name>"} or re.split(r"[.\[]", path)[0].replace("-", "_").isidentifier()
     )
     assert text
     assert error.args == (str(error),)
@@ -98,9 +93,7 @@ def planted(value: object) -> object:
     """`value` with the canary instead of every string and number, and under a key that is no field's name."""
     match value:
         case dict():
-            return {key: planted(inner) for key, inner in value.items()} | (
-                {CANARY: 1} if "txt" in value else {}
-            )
+            return {key: planted(inner) for key, inner in value.items()} | ({CANARY: 1} if "txt" in value else {})
         case list():
             return [planted(inner) for inner in value]
         case str() | int() | float() | bytes():
@@ -114,9 +107,7 @@ def planted(value: object) -> object:
         pytest.param({}, "invalid_message: tickets: this field is required", id="nothing"),
         pytest.param({"tickets": None}, "invalid_message: tickets: must be a list", id="null for tickets"),
         pytest.param({"tickets": "ab"}, "invalid_message: tickets: must be a list", id="text for tickets"),
-        pytest.param(
-            {"tickets": []}, "no_tickets: tickets: a message needs at least one ticket", id="0 tickets"
-        ),
+        pytest.param({"tickets": []}, "no_tickets: tickets: a message needs at least one ticket", id="0 tickets"),
         pytest.param(
             {"tickets": [{"id": str(number), "text": "x"} for number in range(10_001)]},
             "too_many_tickets: tickets: a message takes at most 10000 tickets",
