@@ -101,6 +101,12 @@ class Ledger:
         self._claims = count(1)
         self._scripts = {name: client.register_script(_source(name)) for name in _SCRIPTS}
 
+    def serve(self, queue: str) -> None:
+        """Serve one more queue from now on."""
+        if queue not in self._numbers:
+            self.queues = (*self.queues, queue)
+            self._numbers[queue] = len(self.queues)
+
     def drain(self, messages: int, queues: Sequence[str] | None = None) -> list[Drained]:
         """Take up to `messages` messages and hold them under a claim of their own; `queues` None = of all queues."""
         queues = self.queues if queues is None else queues

@@ -80,13 +80,9 @@ class _Draining:
         super().__init__(*args, **options)
 
     def basic_consume(self, queue: str, *args: Any, **options: Any) -> object:  # noqa: ANN401 - kombu's own signature
-        """Consume from one more queue, from the next turn of the event loop on.
-
-        Raises:
-            ValueError: the worker was not started for that queue.
-        """
-        if queue not in self._fanout_queues and queue not in self.custody.ledger.queues:  # type: ignore[attr-defined]
-            raise ValueError(f"this worker serves {', '.join(self.custody.ledger.queues)}; restart it with --queues")
+        """Consume from one more queue, from the next turn of the event loop on."""
+        if queue not in self._fanout_queues:  # type: ignore[attr-defined]
+            self.custody.ledger.serve(queue)
         return super().basic_consume(queue, *args, **options)  # type: ignore[misc]
 
     def basic_cancel(self, consumer_tag: str) -> object:
