@@ -27,7 +27,7 @@ def test_five_rolling_restarts_lose_nothing_and_run_each_job_once(trial: Trial) 
             assert trial.fleet.replace(names[number % len(names)]) == 0
 
     trial.account().assert_clean()
-    assert {trial.runs_of(task_id) for task_id in trial.books.texts} == {1}
+    assert set(map(trial.runs().get, trial.books.texts)) == {1}
 
 
 @pytest.mark.fault("rolling-sigterm-long-job")
@@ -73,4 +73,4 @@ def test_five_server_restarts_lose_nothing_and_rerun_nothing_finished(trial: Tri
 
     trial.account().assert_clean()
     assert trial.rerun() == []
-    assert {trial.runs_of(task_id) for task_id in long_jobs} == {1}
+    assert set(map(trial.runs().get, long_jobs)) == {1}
