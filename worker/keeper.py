@@ -7,7 +7,6 @@ workers may sweep at once, and none can block the others by dying (kombu#1190).
 
 from __future__ import annotations
 
-import os
 import threading
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
@@ -16,6 +15,7 @@ import structlog
 from redis.exceptions import RedisError
 
 from worker import keys
+from worker.incarnation import has_died
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -27,6 +27,7 @@ log = structlog.get_logger(__name__)
 
 RENEWALS_PER_LEASE: Final = 3
 SWEEP_EVERY_S: Final = 1.0
+SILENT_RENEWALS: Final = 1.5
 
 
 class Keeper:
@@ -120,27 +121,13 @@ class Keeper:
 
     def _take_over(self) -> None:
         """Sweep at once what a former life of this worker, dead on this host, still holds."""
-        mine = self._custody.ledger.incarnation
-        name = mine.rsplit(":", 1)[0]
-        members: Any = self._client.zrange(keys.WORKERS, 0, -1)
-        for former in (member.decode() for member in members):
-            if former != mine and former.rsplit(":", 1)[0] == name and _has_died(former, mine):
-                swept = self._custody.ledger.sweep(former=former)
-                tidied = self._custody.ledger.tidy(former)
+        ledger = self._custody.ledger
+        now_s = float(self._client.time()[0])
+        members: Any = self._client.zrange(keys.WORKERS, 0, -1, withscores=True)
+        for member, seen_s in members:
+            former = member.decode()
+            is_silent = now_s - seen_s > SILENT_RENEWALS * self._terms.lease_s / RENEWALS_PER_LEASE
+            if has_died(former, ledger.incarnation, is_silent=is_silent):
+                swept = ledger.sweep(former=former)
+                tidied = ledger.tidy(former)
                 log.warning("sweep.took_over", former=former, **swept._asdict(), from_inboxes=tidied)
-
-
-def _has_died(former: str, mine: str) -> bool:
-    """Say whether an incarnation, `name:host/pid/random`, has surely died: its process was on this host and is gone."""
-    (host, pid, _), (my_host, my_pid, _) = (one.rsplit(":", 1)[1].split("/") for one in (former, mine))
-    if host != my_host:
-        return False
-    if pid == my_pid:
-        return True  # a container's process 1, again
-    try:
-        os.kill(int(pid), 0)
-    except ProcessLookupError:
-        return True
-    except OSError:
-        return False
-    return False

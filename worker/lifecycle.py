@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import re
-import secrets
-import socket
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -17,6 +13,7 @@ from worker.batching import BatchPolicy
 from worker.credit import Credit
 from worker.custody import Custody
 from worker.engine import Engine, Lane
+from worker.incarnation import incarnation
 from worker.ledger import Ledger, Terms
 from worker.models.cpu import available_cpus
 from worker.models.warmup import warm_up
@@ -93,13 +90,6 @@ class BatchApp(Celery):  # type: ignore[misc] # celery has no types
         """
         workload = self.load(self.settings)
         return workload.pipelines, build_engine(workload, listener, self.settings)
-
-
-def incarnation(worker_name: str) -> str:
-    """Return a name for this life of a worker: `name:host/pid/random`, without white space or further colons."""
-    name = re.sub(r"[\s:]", "_", worker_name)
-    host = re.sub(r"[\s:/]", "_", socket.gethostname())
-    return f"{name}:{host}/{os.getpid()}/{secrets.token_hex(4)}"
 
 
 def build_engine(workload: Workload, listener: Listener, settings: Settings) -> Engine:

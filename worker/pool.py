@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import asdict
 from datetime import UTC, datetime
 from itertools import chain
@@ -72,6 +72,7 @@ class BatchPool(BasePool):  # type: ignore[misc] # celery has no types
         self._markers = threading.local()
         self._pipelines, self._engine = app.build_engine(self)
         self._finisher = Finisher(app.custody, self._committed, self._give_up)
+        self._stock_runs: set[Future[None]] = set()
         self._stock = ThreadPoolExecutor(STOCK_THREADS, thread_name_prefix="stock")
         self._keeper = Keeper(app.custody, app.terms, self._lost, lambda: list(state.revoked), self._engine.items_per_s)
         self._finisher.start()
@@ -96,7 +97,8 @@ class BatchPool(BasePool):  # type: ignore[misc] # celery has no types
         pipeline = self._pipelines.get(request.task.name)
         if pipeline is None:
             self._held[request.message.delivery_tag] = None
-            self._stock.submit(self._run_stock, request)
+            self._stock_runs.add(run := self._stock.submit(self._run_stock, request))
+            run.add_done_callback(self._stock_runs.discard)
             return
         stated_s = _stated_wait_s(request)
         job = Job(request.id, pipeline, monotonic() - (stated_s or 0.0), context=request)
@@ -140,9 +142,10 @@ class BatchPool(BasePool):  # type: ignore[misc] # celery has no types
 
     def _drain(self, timeout_s: float) -> None:
         deadline_s = monotonic() + timeout_s
+        self._stock.shutdown(wait=False, cancel_futures=True)
         left = self._engine.stop(timeout_s)
+        wait(tuple(self._stock_runs), max(0.0, deadline_s - monotonic()))
         self._finisher.stop(max(1.0, deadline_s - monotonic()))
-        self._stock.shutdown(wait=True, cancel_futures=True)
         self._callbacks.run()
         self._keeper.stop()  # late: what is held until here is renewed until here
         blamed = set(chain.from_iterable(self._marked.values())) if self._dies_of_inference else ()

@@ -17,6 +17,7 @@ from worker import logs
 from worker.lifecycle import BatchApp
 from worker.ops import broker
 from worker.ops.findings import Status
+from worker.pool import EXIT_BROKEN
 from worker.settings import Settings, load
 
 RETRY_EVERY_S: Final = 2.0
@@ -80,4 +81,6 @@ def run(app: BatchApp, *, task_events: bool) -> int:
         quiet=True,  # its banner is no log line
     )
     running.start()
-    return int(running.exitcode or state.should_terminate or 0)  # Celery's cold shutdown keeps the code to itself
+    if state.should_terminate == EXIT_BROKEN:  # Celery's cold shutdown keeps the code to itself
+        return EXIT_BROKEN
+    return int(running.exitcode or 0)

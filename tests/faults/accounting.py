@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import time
+from collections import defaultdict
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -24,7 +25,7 @@ from tests.services import wait_until
 from worker import keys
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from tests.faults.fleet import Kill
     from tests.faults.models import Run
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from tests.faults.servers import Server
 
 AT_ONCE: Final = 1000
+ENDS: Final = frozenset({"SUCCESS", "FAILURE", "REVOKED"})
 SCORE_TOLERANCE: Final = 0.001
 Json = dict[str, Any]  # what json.loads makes
 
@@ -125,14 +127,10 @@ class Books:
 
     def ended(self, ids: Iterable[str] | None = None) -> bool:
         """Return whether every job, or each of `ids`, has its end. False while the server is away."""
-        wanted = [task_id for task_id in (list(self.texts) if ids is None else ids) if task_id not in self.results]
         try:
-            with self._server.client() as client:
-                for start in range(0, len(wanted), AT_ONCE):
-                    self._read(client, wanted[start : start + AT_ONCE])
+            return all(self._read(list(self.texts) if ids is None else list(ids)))
         except redis.RedisError:
             return False
-        return all(task_id in self.results for task_id in wanted)
 
     def wait_ended(self, timeout_s: float, ids: Sequence[str] | None = None) -> None:
         """Wait until every job, or each of `ids`, has its end; the account shows those that have none in time."""
@@ -155,7 +153,7 @@ class Books:
 
     def close(self) -> Account:
         """Close the books: what has come of every job. Waits a moment for what is swept or committed last."""
-        self.ended()
+        list(self._read(list(self.texts)))
         with suppress(AssertionError):
             wait_until(lambda: not self._left_over(), 10.0)
         self._announcements.close()
@@ -173,12 +171,17 @@ class Books:
         self._announcements.close()
         self._app.close()
 
-    def _read(self, client: redis.Redis, ids: Sequence[str]) -> None:
-        values: Any = client.mget([keys.RESULT_PREFIX + task_id for task_id in ids])
-        for task_id, value in zip(ids, values, strict=True):
-            meta = json.loads(value) if value else {"status": "PENDING"}
-            if meta["status"] in {"SUCCESS", "FAILURE", "REVOKED"}:
-                self.results[task_id] = meta
+    def _read(self, ids: Sequence[str]) -> Iterator[bool]:
+        """Read the results that are not known yet, bit by bit; yield whether a bit was complete."""
+        wanted = [task_id for task_id in ids if task_id not in self.results]
+        with self._server.client() as client:
+            for start in range(0, len(wanted), AT_ONCE):
+                bit = wanted[start : start + AT_ONCE]
+                values: Any = client.mget([keys.RESULT_PREFIX + task_id for task_id in bit])
+                metas = {task_id: json.loads(value) for task_id, value in zip(bit, values, strict=True) if value}
+                ended = {task_id: meta for task_id, meta in metas.items() if meta["status"] in ENDS}
+                self.results.update(ended)
+                yield len(ended) == len(bit)
 
     def _left_over(self) -> list[str]:
         with self._server.client() as client:
@@ -198,17 +201,18 @@ class Books:
 
 def restarts_s(kills: Sequence[Kill], runs: Sequence[Run], announced_s: Callable[[str], float | None]) -> list[float]:
     """Return for each job that a killed worker held how long after the kill it ran again."""
+    runs_of: dict[str, list[Run]] = defaultdict(list)
+    for run in runs:
+        for task_id in run.job_ids:
+            runs_of[task_id].append(run)
     found = []
     for kill in kills:
         for task_id in kill.held:
-            again = [
-                run.at_s for run in runs if task_id in run.job_ids and run.at_s > kill.at_s and run.pid != kill.pid
-            ]
+            again = [run.at_s for run in runs_of[task_id] if run.pid != kill.pid]
             end_s = announced_s(task_id)
-            if end_s is not None and end_s > kill.at_s:
-                again.append(end_s)
-            if again:
-                found.append(min(again) - kill.at_s)
+            later = [at_s for at_s in (*again, end_s or 0.0) if at_s > kill.at_s]
+            if later:
+                found.append(min(later) - kill.at_s)
     return found
 
 

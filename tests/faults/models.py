@@ -3,7 +3,8 @@
 The words stand in the tickets' texts, anywhere: `segfault` reads address 0, `exit` ends the process, `sleep250` makes a
 batch take 250 ms, `outofmemory` raises MemoryError, `panic` what a Rust extension raises, `raise` a RuntimeError,
 `stuck` never returns and cannot be cancelled; `unreadable` reads address 0 already where texts become tokens. Before
-all that a line of the journal says what runs, and where. No code of the worker knows these words.
+all that a line of the journal says what runs, and where. No code of the worker knows these words. The plain Celery task
+`faults.nap` sleeps.
 """
 
 from __future__ import annotations
@@ -159,6 +160,11 @@ def main() -> None:
             {task: SpoilingPipeline(pipeline, journal) for task, pipeline in workload.pipelines.items()},
         )
 
+    def nap(task_id: str, seconds: float) -> None:
+        journal.write([task_id])
+        time.sleep(seconds)
+
+    app.task(name="faults.nap")(nap)
     app.load = load_misbehaving
     wait_for_broker(settings)
     sys.exit(run(app, task_events=False))

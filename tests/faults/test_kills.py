@@ -24,7 +24,7 @@ def test_kills_under_a_burst_lose_and_double_nothing(trial: Trial) -> None:
     trial.fleet.start(*WORKERS, max_batch_size=8, lease_s=12)
     count = trial.pick(short=400, full=3000, long=100_000)
 
-    trial.books.send(texts(count, f"sleep{trial.pick(short=300, full=300, long=50)}"))
+    trial.books.send(texts(count, f"sleep{trial.pick(short=300, full=300, long=100)}"))
     trial.fleet.kill_every(trial.pick(short=3, full=5), RANDOM, until=trial.books.ended)
 
     account = trial.account(60)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import signal
 from typing import TYPE_CHECKING, Final
+from uuid import uuid4
 
 import pytest
 
+from schemas.names import QUEUE_CLASSIFY
 from tests.faults.oracle import texts
-from tests.services import wait_until
+from tests.services import producer, wait_until
 
 if TYPE_CHECKING:
     from tests.faults.trial import Trial
@@ -27,7 +29,7 @@ def test_five_rolling_restarts_lose_nothing_and_run_each_job_once(trial: Trial) 
             assert trial.fleet.replace(names[number % len(names)]) == 0
 
     trial.account().assert_clean()
-    assert {trial.runs_of(task_id) for task_id in trial.books.texts} == {1}
+    assert set(map(trial.runs().get, trial.books.texts)) == {1}
 
 
 @pytest.mark.fault("rolling-sigterm-long-job")
@@ -44,6 +46,20 @@ def test_a_job_longer_than_every_drain_survives_five_restarts(trial: Trial) -> N
     assert trial.runs_of(long_job) == RESTARTS + 1
     assert trial.rerun() == []
     assert len(others) == 20
+
+
+@pytest.mark.fault("sigterm-plain-task")
+def test_a_plain_task_that_ends_while_its_worker_drains_is_recorded_and_not_run_again(trial: Trial) -> None:
+    trial.fleet.start("a")
+    task_id = str(uuid4())
+    with producer(trial.server.url) as app:
+        sent = app.send_task("faults.nap", args=(task_id, 2), task_id=task_id, queue=QUEUE_CLASSIFY)
+        wait_until(lambda: trial.runs_of(task_id), what="the task runs")
+        assert trial.fleet.replace("a") == 0
+        assert sent.get(timeout=20) is None
+
+    trial.account().assert_clean()
+    assert trial.runs_of(task_id) == 1
 
 
 @pytest.mark.fault("sigquit")
@@ -73,4 +89,4 @@ def test_five_server_restarts_lose_nothing_and_rerun_nothing_finished(trial: Tri
 
     trial.account().assert_clean()
     assert trial.rerun() == []
-    assert {trial.runs_of(task_id) for task_id in long_jobs} == {1}
+    assert set(map(trial.runs().get, long_jobs)) == {1}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections import Counter
 from contextlib import contextmanager
 from enum import StrEnum
 from itertools import takewhile
@@ -87,9 +88,13 @@ class Trial:
         self.figures.restart_p99_s = percentile(latencies_s, 0.99)
         return account
 
+    def runs(self) -> Counter[str]:
+        """Return by task id how many batches a job was in."""
+        return Counter(task_id for run in self.journal.read() for task_id in run.job_ids)
+
     def runs_of(self, task_id: str) -> int:
-        """Return how many batches a job was in."""
-        return sum(task_id in run.job_ids for run in self.journal.read())
+        """Return how many batches one job was in."""
+        return self.runs()[task_id]
 
     def runs_on(self, name: str) -> int:
         """Return how many batches the worker of this name, in its present life, has run."""

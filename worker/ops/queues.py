@@ -54,7 +54,7 @@ class WorkerState:
     """A worker that has given a sign of life within three leases.
 
     Attributes:
-        incarnation: `name:host/pid/random`.
+        incarnation: `name:host/namespace/pid/random`.
         silent_s: seconds since its last sign of life.
         items_per_s: what it gets done when busy; None = it has not said.
         queues: that it serves.
