@@ -44,9 +44,9 @@ class Custody:
         """Say whether a message is held under this delivery tag."""
         return tag in self._holdings
 
-    def __getitem__(self, tag: str) -> Holding:
-        """Return what is held under a delivery tag."""
-        return self._holdings[tag]
+    def get(self, tag: str) -> Holding | None:
+        """Return what is held under a delivery tag; None if nothing is, any more."""
+        return self._holdings.get(tag)
 
     def crashes(self, tag: str) -> int:
         """Return how often a worker has died while it had this message in inference."""

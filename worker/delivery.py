@@ -28,18 +28,20 @@ from worker.task import answering
 from worker.transport import holding_back
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from celery.worker.request import Request
 
     from worker.custody import Custody
     from worker.jobs import Job
+    from worker.ledger import Held
 
 log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
 
 GROUP = 256  # jobs of one commit
+PORTION_BYTES = 8 * 1024 * 1024  # written by one commit
 FIRST_PAUSE_S = 0.1
 LAST_PAUSE_S = 2.0
 FENCED = 0
@@ -163,8 +165,11 @@ def commit(custody: Custody, traced: Sequence[Traced]) -> list[Traced]:
     Raises:
         RedisError: nothing was recorded.
     """
-    ours = [one for one in traced if one.settled and not one.request.acknowledged and _tag(one) in custody]
-    answers = custody.ledger.commit([_commit_of(one, custody) for one in ours]) if ours else []
+    settled = [one for one in traced if one.settled and not one.request.acknowledged]
+    holdings = [custody.get(_tag(one)) for one in settled]
+    commits = [_commit_of(one, holding.held) for one, holding in zip(settled, holdings, strict=True) if holding]
+    ours = [one for one, holding in zip(settled, holdings, strict=True) if holding]
+    answers = custody.ledger.commit(commits) if commits else []
     for one in ours:
         _acknowledge_locally(one.request)
     custody.forget(_tag(one) for one in ours)
@@ -175,10 +180,23 @@ def commit(custody: Custody, traced: Sequence[Traced]) -> list[Traced]:
     return [one for one in ours if id(one) not in fenced] + left_to_celery
 
 
-def _commit_of(traced: Traced, custody: Custody) -> Commit:
-    held = custody[_tag(traced)].held
+def _commit_of(traced: Traced, held: Held) -> Commit:
     republished = any(f'"correlation_id": "{held.task_id}"' in message for _, message in traced.messages)
     return Commit(held, traced.results, traced.messages, republished)
+
+
+def _portions(traced: Iterable[Traced]) -> Iterator[list[Traced]]:
+    """Cut a group where what it writes becomes too much for one command."""
+    portion: list[Traced] = []
+    portion_bytes = 0
+    for one in traced:
+        portion.append(one)
+        portion_bytes += sum(len(value) for _, value, _ in one.results) + sum(len(text) for _, text in one.messages)
+        if portion_bytes >= PORTION_BYTES:
+            yield portion
+            portion, portion_bytes = [], 0
+    if portion:
+        yield portion
 
 
 def _tag(traced: Traced) -> str:
@@ -248,10 +266,10 @@ class Finisher:
         try:
             while group := self._next_group():
                 attempts = (one if isinstance(one, Traced) else self._trace(one) for one in group)
-                traced = [one for one in attempts if one is not None]
-                recorded = self._insist(partial(commit, self._custody, traced))
-                if recorded is not None:
-                    self._on_committed(traced, recorded)
+                for traced in _portions(one for one in attempts if one is not None):
+                    recorded = self._insist(partial(commit, self._custody, traced))
+                    if recorded is not None:
+                        self._on_committed(traced, recorded)
         except BaseException as exc:
             log.critical("finisher.died", error=type(exc).__name__)
             self._on_broken("the finisher's thread died")
