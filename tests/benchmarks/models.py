@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from onnx import ModelProto, TensorProto, helper, numpy_helper, save_model
 
-from worker.convert.bert_graph import BertShape, LinearHead, build_classifier
+from worker.convert.bag import BUCKETS
+from worker.convert.bert_graph import BertShape, Head, build_classifier
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -74,7 +75,8 @@ def _write_tiny(directory: Path, tokenizer: Path) -> Path:
     settings["padding"] = None
     shape = BertShape(layers=LAYERS, heads=HEADS, hidden=HIDDEN, epsilon=1e-12)
     weights = _random_weights()
-    head = LinearHead(weights.pop("head.weight"), weights.pop("head.bias"))
+    table = np.zeros((BUCKETS, len(LABELS)), np.float32)
+    head = Head(weights.pop("head.weight"), table, weights.pop("head.bias"))
     return _write(directory, build_classifier(weights, shape, head), settings)
 
 
@@ -136,7 +138,7 @@ def _random_weights() -> dict[str, np.ndarray]:
         "embeddings.word_embeddings": (VOCABULARY, HIDDEN),
         "embeddings.position_embeddings": (POSITIONS, HIDDEN),
     }
-    sizes |= {"embeddings.token_type_embeddings": (2, HIDDEN), "head": (len(LABELS), HIDDEN)}
+    sizes |= {"embeddings.token_type_embeddings": (2, HIDDEN), "head": (len(LABELS), 2 * HIDDEN)}
     norms = ["embeddings.LayerNorm"]
     for index in range(LAYERS):
         layer = f"encoder.layer.{index}"
