@@ -2,7 +2,9 @@
 -- KEYS  cancelled, then for each queue: unacked, index, 4 × (inbox, list) from the most urgent priority down
 -- ARGV  claim, messages to take, bytes to take, job key prefix, result key prefix, job ttl, result ttl, queue names ...
 -- Returns for each message: queue, tag, task id, crashes, message
-local KEYS_PER_QUEUE, LISTS = 10, 4
+-- What is dropped (doubled, cancelled) counts as none, up to a limit: a worker that got fewer than it asked for waits at
+-- its lists, and would not see what was left in its inboxes.
+local KEYS_PER_QUEUE, LISTS, DROPPED_AT_ONCE = 10, 4, 1000
 local claim, left, bytes_left = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local job_prefix, result_prefix, job_ttl, result_ttl = ARGV[4], ARGV[5], ARGV[6], tonumber(ARGV[7])
 local queues = #ARGV - 7
@@ -11,7 +13,7 @@ local now = string.format('%d.%06d', time[1], time[2])
 local cancelled_any = redis.call('EXISTS', KEYS[1]) == 1
 local taken = {}
 
-local nameless = 0
+local nameless, drops_left = 0, DROPPED_AT_ONCE
 
 -- The envelope's end names tag and task id, whatever the size of the body; odd producers get a full parse. An entry that
 -- cannot be parsed here is held like any other: the worker reads it, refuses it or puts it aside.
@@ -58,26 +60,34 @@ end
 local function hold(message, list, queue, unacked, index)
   local tag, id = identify(message)
   local state = redis.call('GET', job_prefix .. id)
-  if is_duplicate(state, tag) then return end
+  if is_duplicate(state, tag) then return false end
+  if cancelled_any and redis.call('ZSCORE', KEYS[1], id) then
+    revoke(id)
+    return false
+  end
   -- Another message under the same tag, as if copied by hand: only the tag is changed, and only here.
   if is_held(tag) then tag = redis.sha1hex(message) end
-  if cancelled_any and redis.call('ZSCORE', KEYS[1], id) then return revoke(id) end
   local crashes = state and tonumber(string.match(state, '(%d+)$')) or 0
   redis.call('SET', job_prefix .. id, 'H ' .. claim .. ' ' .. queue .. ' ' .. tag .. ' ' .. crashes, 'EX', job_ttl)
   redis.call('HSET', unacked, tag, list .. '\n' .. id .. '\n' .. message)
   redis.call('ZADD', index, now, tag)
   taken[#taken + 1] = {queue, tag, id, crashes, message}
+  return true
 end
 
 local function take(queue_number, priority, most)
   local base = 1 + (queue_number - 1) * KEYS_PER_QUEUE
   local list = KEYS[base + 2 + 2 * priority]
   for _, source in ipairs({KEYS[base + 1 + 2 * priority], list}) do
-    while most > 0 and left > 0 and bytes_left > 0 do
+    while most > 0 and left > 0 and bytes_left > 0 and drops_left > 0 do
       local message = redis.call('RPOP', source)
       if not message then break end
-      most, left, bytes_left = most - 1, left - 1, bytes_left - #message
-      hold(message, list, ARGV[7 + queue_number], KEYS[base + 1], KEYS[base + 2])
+      bytes_left = bytes_left - #message
+      if hold(message, list, ARGV[7 + queue_number], KEYS[base + 1], KEYS[base + 2]) then
+        most, left = most - 1, left - 1
+      else
+        drops_left = drops_left - 1
+      end
     end
   end
 end
