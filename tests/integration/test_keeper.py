@@ -1,0 +1,301 @@
+"""The keeper renews what is held, sweeps what the dead held, takes over a former life, and makes cancels last."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from tests.keeping import QUEUE, Kept, wait_swept
+from tests.protocol import envelope
+from tests.services import wait_until
+from worker import keeper as keeping
+from worker import keys
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import redis
+
+LEASE_S: Final = 1.0
+NEVER_S: Final = 1e6  # longer than any server has been up
+
+
+@pytest.fixture
+def make(client: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Kept]]:
+    """Make workers, by `incarnation` and `lease_s`, on an empty server; their keepers are stopped in the end."""
+    monkeypatch.setattr(keeping, "SWEEP_EVERY_S", 0.1)
+    client.flushall()
+    made: list[Kept] = []
+
+    def make_one(incarnation: str = "worker:host/5/1/boot", lease_s: float = LEASE_S) -> Kept:
+        made.append(Kept(client, incarnation, lease_s))
+        return made[-1]
+
+    yield make_one
+    for one in made:
+        if one.keeper._thread.is_alive():  # noqa: SLF001 - some are never started
+            one.keeper.stop()
+
+
+def send(client: redis.Redis, *tags: str) -> None:
+    for serial, tag in enumerate(tags):
+        client.lpush(QUEUE, envelope(f"id of {tag}", tag, serial))
+
+
+def uptime_s(client: redis.Redis) -> float:
+    up_s: int = client.info("server")["uptime_in_seconds"]
+    return up_s
+
+
+def wait_up(client: redis.Redis, seconds: float) -> None:
+    wait_until(lambda: uptime_s(client) >= seconds, what="the server is up for long enough")
+
+
+def now_s(client: redis.Redis) -> float:
+    seconds, microseconds = client.time()
+    return float(seconds) + microseconds / 1e6
+
+
+def renewed_s(client: redis.Redis, tag: str) -> float:
+    score = client.zscore(keys.unacked_index(QUEUE), tag)
+    assert score is not None
+    return float(score)
+
+
+def end_leases(client: redis.Redis) -> None:
+    """As if everything that is held had last been renewed in 1970."""
+    client.zadd(keys.unacked_index(QUEUE), dict.fromkeys(client.hkeys(keys.unacked(QUEUE)), 1))
+
+
+def state(client: redis.Redis, tag: str) -> str:
+    return str((client.get(f"{keys.JOB_PREFIX}id of {tag}") or b"").decode())
+
+
+def dead_pid() -> int:
+    """The id of a process that has ended."""
+    with subprocess.Popen([sys.executable, "-c", ""]) as process:
+        process.wait()
+    return process.pid
+
+
+def test_what_is_held_is_renewed_for_as_long_as_the_worker_lives(
+    make: Callable[..., Kept], client: redis.Redis
+) -> None:
+    wait_up(client, 2)
+    lease_s = 2.0
+    holder, other = make("holder:h/5/1/b", lease_s), make("other:h/5/2/b", lease_s)
+    send(client, "one")
+    holder.take()
+    first_s = renewed_s(client, "one")
+    holder.keeper.start()
+    other.keeper.start()
+
+    wait_until(lambda: renewed_s(client, "one") > first_s + 1.5 * lease_s)
+
+    assert state(client, "one").startswith("H holder:h/5/1/b:1 ")
+    assert not holder.lost
+    assert set(client.zrange(keys.WORKERS, 0, -1)) == {b"holder:h/5/1/b", b"other:h/5/2/b"}
+
+
+def test_lost_claims_are_forgotten_and_told_once(make: Callable[..., Kept], client: redis.Redis) -> None:
+    holder, thief = make("holder:h/5/1/b"), make("thief:h/5/2/b")
+    send(client, "one", "two")
+    holder.take(1)
+    thief.ledger.sweep(former=holder.ledger.incarnation)
+    thief.take(1)
+    holder.take(1)
+
+    holder.keeper.start()
+
+    wait_until(lambda: holder.lost)
+    wait_swept(client)
+    assert holder.lost == [{"one"}]
+    assert holder.custody.tags() == ["two"]
+
+
+def test_what_a_dead_worker_held_goes_back_once_its_lease_has_ended(
+    make: Callable[..., Kept], client: redis.Redis
+) -> None:
+    wait_up(client, LEASE_S)
+    dead = make("dead:h/5/1/b")
+    send(client, "one")
+    dead.take()
+    taken_s = renewed_s(client, "one")
+
+    make("living:h/5/2/b").keeper.start()
+
+    wait_until(lambda: client.llen(QUEUE) == 1)
+    assert now_s(client) >= taken_s + LEASE_S
+    assert client.exists(keys.unacked(QUEUE), keys.unacked_index(QUEUE)) == 0
+    assert state(client, "one") == "F 0"
+
+
+def test_what_lies_in_a_dead_workers_inbox_goes_back(make: Callable[..., Kept], client: redis.Redis) -> None:
+    wait_up(client, LEASE_S)
+    dead = make("dead:h/5/1/b")
+    inbox = dead.ledger.open_inboxes([QUEUE])[QUEUE]
+    send(client, "one")
+    client.lmove(QUEUE, inbox, "RIGHT", "LEFT")
+
+    make("living:h/5/2/b").keeper.start()
+
+    wait_until(lambda: client.llen(QUEUE) == 1)
+    wait_until(lambda: client.zrange(keys.WORKERS, 0, -1) == [b"living:h/5/2/b"], what="the dead to be forgotten")
+    assert client.hkeys(keys.INBOXES) == [b"living:h/5/2/b"]
+
+
+def test_a_death_during_inference_is_blamed_on_what_ran(make: Callable[..., Kept], client: redis.Redis) -> None:
+    wait_up(client, 2 * LEASE_S)
+    dead = make("dead:h/5/1/b")
+    send(client, "ran", "waited")
+    dead.ledger.open_inboxes([QUEUE])
+    dead.take()
+    dead.ledger.mark_running("runner", ["ran"])
+    end_leases(client)
+
+    make("living:h/5/2/b").keeper.start()
+
+    wait_until(lambda: client.llen(QUEUE) == 2)
+    assert (state(client, "ran"), state(client, "waited")) == ("F 1", "F 0")
+
+
+def test_nothing_is_swept_right_after_the_server_has_started(make: Callable[..., Kept], client: redis.Redis) -> None:
+    holder = make("holder:h/5/1/b")
+    send(client, "one")
+    holder.take()
+    end_leases(client)
+
+    make("living:h/5/2/b", lease_s=NEVER_S).keeper.start()
+
+    wait_swept(client)
+    assert client.llen(QUEUE) == 0
+    assert state(client, "one").startswith("H holder")
+
+
+def test_nobody_is_blamed_within_a_lease_of_that(make: Callable[..., Kept], client: redis.Redis) -> None:
+    wait_up(client, 2)
+    holder, living = make("holder:h/5/1/b"), make("living:h/5/2/b", lease_s=uptime_s(client))
+    send(client, "one")
+    holder.take()
+    holder.ledger.mark_running("runner", ["one"])
+    end_leases(client)
+
+    living.keeper.start()
+
+    wait_until(lambda: client.llen(QUEUE) == 1)
+    assert state(client, "one") == "F 0"
+
+
+def test_a_revoke_that_celery_heard_is_kept_for_as_long_as_a_result(
+    make: Callable[..., Kept], client: redis.Redis
+) -> None:
+    worker = make(lease_s=NEVER_S)
+    worker.revoked.add("one")
+    began_s = now_s(client)
+    worker.keeper.start()
+    wait_until(lambda: client.zscore(keys.CANCELLED, "one"))
+
+    worker.revoked.add("two")
+    wait_until(lambda: client.zscore(keys.CANCELLED, "two"))
+
+    for task_id in ("one", "two"):
+        assert began_s + 499 <= (client.zscore(keys.CANCELLED, task_id) or 0) <= now_s(client) + 500
+
+
+def test_a_cancel_is_forgotten_after_its_time(make: Callable[..., Kept], client: redis.Redis) -> None:
+    wait_up(client, LEASE_S)
+    client.zadd(keys.CANCELLED, {"old": now_s(client) - 1, "new": now_s(client) + 100})
+
+    make().keeper.start()
+
+    wait_until(lambda: client.zrange(keys.CANCELLED, 0, -1) == [b"new"])
+
+
+def test_how_fast_the_worker_is_can_be_read(make: Callable[..., Kept], client: redis.Redis) -> None:
+    worker = make(lease_s=NEVER_S)
+    worker.keeper.start()
+    wait_until(lambda: client.hget(keys.RATES, worker.ledger.incarnation) == b"12.3")
+
+    worker.rate = 50.0
+    wait_until(lambda: client.hget(keys.RATES, worker.ledger.incarnation) == b"50")
+
+
+def test_a_lost_connection_costs_no_lease(make: Callable[..., Kept], client: redis.Redis) -> None:
+    holder = make()
+    send(client, "one")
+    holder.take()
+    holder.keeper.start()
+    for _ in range(3):
+        before_s = renewed_s(client, "one")
+        client.client_kill_filter(_type="normal", skipme=False)
+        wait_until(lambda before_s=before_s: renewed_s(client, "one") > before_s)
+
+    assert not holder.lost
+
+
+def test_a_full_server_costs_no_lease(make: Callable[..., Kept], client: redis.Redis) -> None:
+    wait_up(client, LEASE_S)
+    holder, dead = make("holder:h/5/1/b"), make("dead:h/5/2/b")
+    send(client, "one", "two")
+    holder.take(1)
+    dead.take(1)
+    client.config_set("maxmemory", 1)
+    try:
+        holder.revoked.add("cannot be written down")
+        holder.keeper.start()
+        first_s = renewed_s(client, "one")
+        wait_until(lambda: renewed_s(client, "one") > first_s + 1.5 * LEASE_S)
+        wait_until(lambda: client.llen(QUEUE) == 1, what="the sweep")
+    finally:
+        client.config_set("maxmemory", 0)
+
+    assert not holder.lost
+    wait_until(lambda: client.zcard(keys.CANCELLED) == 1)
+
+
+@pytest.mark.parametrize("is_dead", [True, False], ids=["dead", "alive"])
+def test_a_former_life_is_taken_over_at_once_if_it_has_surely_ended(
+    make: Callable[..., Kept], client: redis.Redis, *, is_dead: bool
+) -> None:
+    pid = dead_pid() if is_dead else os.getppid()
+    before = make(f"worker:host/5/{pid}/x", lease_s=NEVER_S)
+    inbox = before.ledger.open_inboxes([QUEUE])[QUEUE]
+    send(client, "held", "in the inbox")
+    before.take(1)
+    client.lmove(QUEUE, inbox, "RIGHT", "LEFT")
+
+    make(f"worker:host/5/{os.getpid()}/y", lease_s=NEVER_S).keeper.start()
+
+    assert client.llen(QUEUE) == (2 if is_dead else 0)
+    assert client.hlen(keys.unacked(QUEUE)) == (0 if is_dead else 1)
+
+
+def test_what_ran_when_a_former_life_ended_is_blamed(make: Callable[..., Kept], client: redis.Redis) -> None:
+    before = make(f"worker:host/5/{dead_pid()}/x", lease_s=NEVER_S)
+    before.ledger.open_inboxes([QUEUE])
+    send(client, "ran", "waited")
+    before.take()
+    before.ledger.mark_running("runner", ["ran"])
+
+    make(f"worker:host/5/{os.getpid()}/y", lease_s=NEVER_S).keeper.start()
+
+    assert (state(client, "ran"), state(client, "waited")) == ("F 1", "F 0")
+
+
+def test_a_keeper_that_has_stopped_renews_nothing(make: Callable[..., Kept], client: redis.Redis) -> None:
+    holder = make()
+    send(client, "one")
+    holder.take()
+    holder.keeper.start()
+    first_s = renewed_s(client, "one")
+    wait_until(lambda: renewed_s(client, "one") > first_s)
+
+    holder.keeper.stop()
+
+    last_s = renewed_s(client, "one")
+    wait_until(lambda: now_s(client) > last_s + LEASE_S)
+    assert renewed_s(client, "one") == last_s

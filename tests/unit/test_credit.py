@@ -1,0 +1,87 @@
+"""How much a worker takes: so many seconds of its own work, within bounds, less what waits and what it holds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import pytest
+import redis
+from kombu.utils.json import dumps
+
+from tests.echo import EchoModel, EchoPipeline, Heard, message
+from worker.batching import BatchPolicy
+from worker.credit import Credit
+from worker.custody import Custody
+from worker.engine import Engine, Lane
+from worker.ledger import Drained, Held, Ledger, Terms
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+RUNNERS: Final = 2
+
+
+@pytest.fixture
+def engine() -> Engine:
+    """An engine that has not started: whatever comes waits."""
+    return Engine({"echo": Lane(EchoModel(), BatchPolicy())}, Heard(), runners=RUNNERS)
+
+
+@pytest.fixture
+def custody() -> Iterator[Custody]:
+    """Custody whose ledger has no server: nothing here asks it anything."""
+    with redis.Redis(port=1) as client:
+        yield Custody(Ledger(client, "worker:boot", ["classify"], Terms()))
+
+
+@pytest.fixture
+def credit(custody: Custody, engine: Engine) -> Credit:
+    given = Credit(custody, credit_s=0.5, min_items=32, max_items=256, max_bytes=1000)
+    given.engine = engine
+    return given
+
+
+def hold(custody: Custody, message_bytes: int) -> None:
+    custody.take([Drained(Held("classify", "tag", "id", "worker:boot:1"), 0, b"x" * message_bytes)])
+
+
+@pytest.mark.parametrize(
+    ("items_per_s", "room"),
+    [(0.0, 32), (10.0, 32), (100.0, 100), (170.5, 170), (256.0, 256), (10_000.0, 256)],
+    ids=["not known yet", "slow", "half a second of two runners", "whole items", "at the cap", "fast"],
+)
+def test_it_is_half_a_second_of_all_runners_work_within_bounds(
+    credit: Credit, engine: Engine, items_per_s: float, room: int
+) -> None:
+    engine.stats.items_per_s = items_per_s
+
+    assert credit() == room
+
+
+def test_what_waits_takes_room(credit: Credit, engine: Engine) -> None:
+    for number in range(40):
+        assert credit() == 32 - number
+        engine.submit(message(EchoPipeline()), (), {"texts": ["one"]})
+
+
+def test_nothing_is_taken_before_there_is_an_engine(custody: Custody) -> None:
+    assert Credit(custody, credit_s=1.0, min_items=32, max_items=256, max_bytes=1000)() == 0
+
+
+@pytest.mark.parametrize(("message_bytes", "room"), [(999, 32), (1000, 0), (5000, 0)])
+def test_nothing_is_taken_beyond_the_bytes_that_it_may_hold(
+    credit: Credit, custody: Custody, message_bytes: int, room: int
+) -> None:
+    hold(custody, message_bytes)
+    assert credit() == room
+
+    custody.forget(["tag"])
+    assert credit() == 32
+
+
+def test_a_change_that_no_fetcher_waits_for_is_no_error(credit: Credit) -> None:
+    credit.changed()
+
+
+def test_inspect_can_show_it(credit: Credit) -> None:
+    assert dumps({"room": credit}) == '{"room": {"room": 32}}'
