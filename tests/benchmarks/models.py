@@ -57,7 +57,6 @@ def bench_models(bench_dir: Path) -> list[BenchModel]:
 
 def _default_model() -> Path:
     from tasks.classify.build import build_default  # noqa: PLC0415 - it builds only where nothing is shared
-
     from worker.settings import load  # noqa: PLC0415 - as above
 
     return build_default(load().cache_dir)
