@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 RATE_WEIGHT = 0.1  # of the newest batch in the moving average
+CANCELLED_GRACE_S = 2.0  # for a cancelled batch to leave the model
 
 
 class Listener(Protocol):
@@ -202,6 +203,9 @@ class Engine:
             left = list(self._active)
             self._active.clear()
         self._watchdog.stop()
+        deadline_s = monotonic() + CANCELLED_GRACE_S
+        for thread in self._threads:  # one inside ONNX Runtime when the interpreter ends would abort the process
+            thread.join(max(0.0, deadline_s - monotonic()))
         return left
 
     # What the preparer tells us.
