@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from typing import TYPE_CHECKING
 
 import pytest
@@ -30,7 +29,6 @@ def server() -> Iterator[ValkeyServer]:
     """A Valkey server for this module."""
     with ValkeyServer(port=free_port()) as started:
         yield started
-        gc.collect()  # a Celery result that is collected later would look for this server for 20 s
 
 
 @pytest.fixture
