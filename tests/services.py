@@ -39,7 +39,15 @@ def free_port() -> int:
 
 def producer(url: str) -> Celery:
     """A stock Celery producer, as another service has it: it imports nothing of ours."""
-    return Celery("producer", broker=url, backend=url, set_as_current=False)
+    return _Producer("producer", broker=url, backend=url, set_as_current=False)
+
+
+class _Producer(Celery):
+    """Celery unsubscribes from a result when the garbage collector finds it, and by then the server may be gone."""
+
+    def close(self) -> None:
+        self.backend.result_consumer.subscribed_to.clear()
+        super().close()
 
 
 class WorkerProcess:
