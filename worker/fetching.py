@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import selectors
 import threading
+from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
@@ -28,6 +29,7 @@ log = structlog.get_logger(__name__)
 PAUSE_S: Final = 1.0
 WAIT_S: Final = 5.0  # of one BLMOVE
 SILENCE_S: Final = 5.0  # beyond that: the connection is half open
+UNBLOCKED_S: Final = 0.05
 FULL_S: Final = 0.05  # how often a full worker looks whether it has room again, if nobody tells it
 
 
@@ -62,6 +64,8 @@ class Fetcher:
         self._wakeup, self._waker = os.pipe()
         os.set_blocking(self._waker, False)
         os.set_blocking(self._wakeup, False)
+        self._ended = False
+        self._nudging = threading.Lock()  # a late one would go to whoever has the pipe's number next: a socket
         self._thread = threading.Thread(target=self._run, name="fetcher", daemon=True)
 
     def start(self) -> None:
@@ -70,12 +74,9 @@ class Fetcher:
 
     def nudge(self) -> None:
         """Look for room again at once. Never blocks."""
-        try:
-            os.write(self._waker, b"\0")
-        except BlockingIOError:
-            pass  # there are nudges enough
-        except OSError:
-            pass  # closed
+        with self._nudging, suppress(BlockingIOError):  # there are nudges enough
+            if not self._ended:
+                os.write(self._waker, b"\0")
 
     def close(self) -> None:
         """Stop fetching; what was drained before is delivered before this returns."""
@@ -101,8 +102,10 @@ class Fetcher:
         finally:
             for wait in self._waits:
                 wait.close()
-            os.close(self._wakeup)
-            os.close(self._waker)
+            with self._nudging:
+                self._ended = True
+                os.close(self._wakeup)
+                os.close(self._waker)
 
     def _step(self) -> None:
         room = self._room()
@@ -138,16 +141,20 @@ class Fetcher:
                     wait.begin()
 
     def _end_waits(self) -> None:
-        """Unblock every wait; a message that it moved meanwhile is in the inbox, first in the next drain."""
-        waiting = [wait for wait in self._waits if wait.waiting]
-        if not waiting:
-            return
-        with self._client.pipeline(transaction=False) as pipe:
-            for wait in waiting:
-                pipe.client_unblock(wait.client_id)
-            pipe.execute()
-        for wait in waiting:
-            wait.read()
+        """Unblock every wait; a message that it moved meanwhile goes back, for whoever has room."""
+        while waiting := [wait for wait in self._waits if wait.waiting]:
+            with self._client.pipeline(transaction=False) as pipe:
+                for wait in waiting:
+                    pipe.client_unblock(wait.client_id)
+                pipe.execute()
+            with selectors.DefaultSelector() as selector:
+                for wait in waiting:
+                    selector.register(wait.socket, selectors.EVENT_READ, wait)
+                # One that the server had not begun yet was not unblocked: ask again.
+                ready = selector.select(min(UNBLOCKED_S, *(wait.patience_s() for wait in waiting)))
+            for key, _ in ready:
+                if key.data.read():
+                    key.data.put_back(self._client)
 
     def _sleep(self, seconds: float) -> None:
         with selectors.DefaultSelector() as selector:
@@ -203,6 +210,10 @@ class _Wait:
         """Read the answer; say whether a message came."""
         self.waiting = False  # even if the answer is an error: READONLY, OOM
         return self._connection.read_response() is not None
+
+    def put_back(self, client: Any) -> None:  # noqa: ANN401 - any of redis-py's clients
+        """Return the message that came to the list that it came from."""
+        client.lmove(self._inbox, self._list_key, "RIGHT", "RIGHT")
 
     def close(self) -> None:
         """Close the connection; the server forgets the wait."""

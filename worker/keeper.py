@@ -28,6 +28,7 @@ log = structlog.get_logger(__name__)
 RENEWALS_PER_LEASE: Final = 3
 SWEEP_EVERY_S: Final = 1.0
 SILENT_RENEWALS: Final = 1.5
+SETTLING_S: Final = 0.2  # what was recorded while the leases were renewed looks lost until the delivery forgets it
 
 
 class Keeper:
@@ -89,6 +90,9 @@ class Keeper:
 
     def _renew(self) -> None:
         lost = self._custody.ledger.renew(self._custody.all())
+        if lost:
+            self._stop.wait(SETTLING_S)
+            lost.intersection_update(self._custody.tags())
         if lost:
             log.warning("claims.lost", messages=len(lost))
             self._custody.forget(lost)

@@ -12,7 +12,10 @@ from schemas.names import queue_lists, unacked_key
 PREFIX: Final = "batchmill:"
 
 JOB_PREFIX: Final = PREFIX + "job:"
-"""String per task id: `H CLAIM QUEUE TAG CRASHES` held, `F CRASHES` free again, `D` done. Lives as long as a result."""
+"""String per task id, which lives as long as a result.
+
+`H CLAIM QUEUE TAG CRASHES` held, `F CRASHES` free again, `R TAG CRASHES` free for the retry of that tag, `D` done.
+"""
 
 WORKERS: Final = PREFIX + "workers"
 """Sorted set: worker incarnation → its last sign of life."""

@@ -13,6 +13,8 @@ from importlib import resources
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from redis.exceptions import ConnectionError, TimeoutError  # noqa: A004 - what this client raises
+
 from worker import keys
 
 if TYPE_CHECKING:
@@ -223,7 +225,12 @@ class Ledger:
         return wanted
 
     def _run(self, name: str, wanted_keys: Sequence[str], arguments: Sequence[Any]) -> Any:  # noqa: ANN401 - as the script says
-        return self._scripts[name](keys=wanted_keys, args=arguments)
+        try:
+            return self._scripts[name](keys=wanted_keys, args=arguments)
+        except (ConnectionError, TimeoutError):
+            # The idle connections are no better: on one that is half open, the next try would wait for its timeout too.
+            self.client.connection_pool.disconnect(inuse_connections=False)
+            raise
 
 
 _SCRIPTS: Final = ("drain", "renew", "commit", "release", "sweep", "tidy")

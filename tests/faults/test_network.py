@@ -9,6 +9,7 @@ import pytest
 
 from tests.faults.oracle import texts
 from tests.faults.proxy import Proxy
+from tests.faults.trial import FULL_ONLY
 from tests.services import wait_until
 
 if TYPE_CHECKING:
@@ -56,6 +57,21 @@ def test_a_worker_notices_that_its_connections_are_half_open(trial: Trial, busy:
         proxy.freeze()
         expect_resumed(trial)
         trial.account().assert_clean()
+        trial.fleet.stop()
+
+
+@pytest.mark.fault("connection-half-open-lease")
+@FULL_ONLY
+def test_a_half_open_connection_is_replaced_before_the_lease_ends(trial: Trial) -> None:
+    with Proxy(trial.server.port) as proxy:
+        trial.fleet.start("a", url=proxy.url, lease_s=12)
+        (long_job,) = trial.books.send(texts(1, "sleep18000"))
+        trial.books.send(texts(20, "sleep10", seed=1))
+        wait_until(lambda: trial.runs_of(long_job), what="the long job runs")
+        trial.fleet.start("b", lease_s=12)
+        proxy.freeze()
+        trial.account().assert_clean()
+        assert trial.runs_of(long_job) == 1
         trial.fleet.stop()
 
 

@@ -10,6 +10,8 @@ from enum import StrEnum
 from itertools import takewhile
 from typing import TYPE_CHECKING, Final, Self
 
+import pytest
+
 from tests.faults.accounting import Account, Books, percentile, restarts_s
 from tests.faults.fleet import Fleet
 from tests.faults.models import Journal
@@ -33,6 +35,7 @@ class Form(StrEnum):
 
 
 FORM: Final = Form(os.environ.get("FAULTS", Form.SHORT))
+FULL_ONLY: Final = pytest.mark.skipif(FORM is Form.SHORT, reason="not in the short form")
 
 
 class Trial:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import inspect
 import json
 import re
@@ -160,12 +159,18 @@ def users() -> dict[str, list[str]]:
     return {name: rules for _, name, *rules in map(str.split, block[1].splitlines())}
 
 
+def is_known(rule: str, commands: set[bytes]) -> bool:
+    """Say whether the server knows the command of a rule; the page names one that Redis 7.0 does not."""
+    return rule != "+client|setinfo" or rule[1:].encode() in commands
+
+
 @pytest.fixture
 def guarded() -> Iterator[ValkeyServer]:
     """A server with the users of the page, and nothing for anybody else to do."""
     with ValkeyServer(appendonly="yes") as server, redis.Redis(port=server.port) as admin:
+        known = set(admin.command_list())
         for name, rules in users().items():
-            admin.execute_command("ACL", "SETUSER", name, *rules)
+            admin.execute_command("ACL", "SETUSER", name, *(rule for rule in rules if is_known(rule, known)))
         yield server
 
 
@@ -214,20 +219,15 @@ def test_worker_producer_and_operator_do_with_the_rights_on_the_page(
         monkeypatch.setenv("BATCHMILL_BROKER_URL", url_of(guarded, "operator"))
         operate("killing")
         wait_until(lambda: not admin.exists(keys.unacked("classify"), *keys.lists("classify")), what="it has run again")
-        forget_results()
         assert second.stop() == 0
         assert denied(admin) == []
-        assert {right[1:] for right in users()["batchmill-worker"] if right.startswith("+")} <= used(admin)
+        granted = {right[1:] for right in users()["batchmill-worker"] if right.startswith("+")}
+        assert granted - used(admin) <= {"client|setinfo"}
 
 
 def is_running(admin: redis.Redis, task_id: str) -> bool:
     _, _, _, tag, _ = (admin.get(keys.JOB_PREFIX + task_id) or "- - - - -").split()
     return tag in " ".join(admin.hvals(keys.RUNNING)).split()
-
-
-def forget_results() -> None:
-    """Let Celery unsubscribe from results that nobody refers to, while their server is there to hear it."""
-    gc.collect()
 
 
 def send(app: Celery, text: str, **options: Any) -> AsyncResult:  # noqa: ANN401 - Celery's options
@@ -250,7 +250,6 @@ def ask_for_more(url: str) -> None:
         part = app.signature("classify.tickets", kwargs=TICKETS, queue="classify")
         count = app.signature("extra.count_results", queue="classify")
         assert chord([part, part], count)().get(timeout=WAIT_S) == 2
-        forget_results()
 
 
 def operate(task_id: str) -> None:

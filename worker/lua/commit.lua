@@ -26,6 +26,13 @@ local function revoked(id)
     result = {exc_type = 'TaskRevokedError', exc_message = {'cancelled'}, exc_module = 'celery.exceptions'}})
 end
 
+-- The delivery tag of a message that carries this task id: of the job's own heir, and of none that was sent again.
+local function tag_of(message, id)
+  local tail = string.sub(message, -2048)
+  if not string.find(tail, '"correlation_id": "' .. id .. '"', 1, true) then return nil end
+  return string.match(tail, '.*"delivery_tag": "([^"%s\\]+)"')
+end
+
 while position <= #ARGV do
   local queue, tag, id, claim = tonumber(next_argument()), next_argument(), next_argument(), next_argument()
   local results, messages = tonumber(next_argument()), tonumber(next_argument())
@@ -38,15 +45,18 @@ while position <= #ARGV do
     local key, value, ttl = next_argument(), next_argument(), tonumber(next_argument())
     if owned and not cancelled then store(key, value, ttl) end
   end
+  local heir
   for _ = 1, messages do
     local list, message = next_argument(), next_argument()
     if owned and not cancelled then redis.call('LPUSH', list, message) end
+    if republished then heir = heir or tag_of(message, id) end
   end
   if owned then
     if cancelled then store(result_prefix .. id, revoked(id), result_ttl) end
     redis.call('HDEL', KEYS[2 * queue], tag)
     redis.call('ZREM', KEYS[2 * queue + 1], tag)
-    redis.call('SET', job_prefix .. id, (republished and not cancelled) and 'F 0' or 'D', 'EX', job_ttl)
+    local free = heir and 'R ' .. heir .. ' 0' or 'F 0'
+    redis.call('SET', job_prefix .. id, (republished and not cancelled) and free or 'D', 'EX', job_ttl)
   end
   answers[#answers + 1] = cancelled and 2 or owned and 1 or 0
 end

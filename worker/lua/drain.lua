@@ -37,6 +37,8 @@ end
 local function is_duplicate(state, tag)
   if not state then return false end
   if state == 'D' then return true end
+  local heir = string.match(state, '^R (%S+) %d+$')
+  if heir then return heir ~= tag end
   local queue, held_tag = string.match(state, '^H %S+ (%S+) (%S+) %d+$')
   return queue and redis.call('HEXISTS', 'batchmill:unacked:' .. queue, held_tag) == 1
 end

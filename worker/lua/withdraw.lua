@@ -20,7 +20,7 @@ for position = 5, #ARGV, 2 do
   removed = removed + count
   if count > 0 and id ~= '' then
     local state = redis.call('GET', job_prefix .. id)
-    if not state or string.sub(state, 1, 1) == 'F' then revoke(id) end
+    if not state or string.find(state, '^[FR] ') then revoke(id) end
   end
 end
 return removed
