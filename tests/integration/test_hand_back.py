@@ -46,5 +46,19 @@ def test_what_waits_comes_back_whole(client: redis.Redis, start_worker: Callable
 
     assert client.hlen("batchmill:unacked:classify") == 0
     assert client.llen(QUEUE) == 1 + len(odd)
-    start_worker(batch_timeout_s=1)
+    second = start_worker(batch_timeout_s=1)
     assert [labels(client, task_id) for task_id in ids] == [["billing"]] * len(ids)
+    assert second.stop() == 0
+
+
+def test_batches_that_outlast_the_drain_come_back_and_the_worker_ends_well(
+    client: redis.Redis, start_worker: Callable[..., WorkerProcess]
+) -> None:
+    client.delete(QUEUE)
+    worker = start_worker(batch_timeout_s=60, drain_timeout_s=0.5, runners=4)
+    for name in ("a", "b", "c", "d"):
+        push(client, message(body_of({"tickets": [{"id": name, "text": f"endless {name}"}]})))
+    wait_until(lambda: client.hlen("batchmill:unacked:classify") == 4, what="all are held")
+
+    assert worker.stop() == 0  # it aborted where a thread was still in ONNX Runtime
+    assert client.llen(QUEUE) == 4
