@@ -210,7 +210,7 @@ class Protocol:
     ) -> list[tuple[str, str, str, int, bytes]]:
         task_id, tag = id_and_tag(message)
         state = self.jobs.get(task_id, "F 0")
-        if not state.startswith("F"):
+        if not (state.startswith("F") or state.startswith(f"R {tag} ")):
             self.gone[message] += 1
             return []
         if task_id in self.cancelled:
@@ -219,7 +219,7 @@ class Protocol:
             return []
         if any(tag in self.held[drained] for drained in queues):
             tag = renamed(message)
-        crashes = int(state.split()[1])
+        crashes = int(state.split()[-1])
         self.held[queue][tag] = Hold(list_key, task_id, message, claim, crashes, self._rank)
         self.jobs[task_id] = f"H {claim} {queue} {tag} {crashes}"
         return [(queue, tag, task_id, crashes, message)]
@@ -231,7 +231,9 @@ class Protocol:
     def _commit(self, one: Commit) -> int:
         task_id = one.held.task_id
         is_cancelled = task_id in self.cancelled
-        state = "F 0" if one.republished and not is_cancelled else "D"
+        heirs = [tag for sent_id, tag in map(id_and_tag, (text for _, text in one.messages)) if sent_id == task_id]
+        free = f"R {heirs[0]} 0" if heirs else "F 0"
+        state = free if one.republished and not is_cancelled else "D"
         self.gone[self._release(one.held, state).message] += 1
         if is_cancelled:
             self.results[task_id] = "REVOKED"
