@@ -125,7 +125,8 @@ def send_everything(app: Celery, scene: Scene) -> None:
         push(scene.client, written)
     scene.sent = [one.id for one in [*sent, scheduled]]
     look_inside(app, scene, lambda: scheduled.ready() and all(one.ready() for one in sent))
-    wait_until(lambda: scene.client.hlen("batchmill:unacked:classify") == 0 == scene.client.llen(QUEUE), WAIT_S, "all is done with")
+    held = "batchmill:unacked:classify"
+    wait_until(lambda: scene.client.hlen(held) == 0 == scene.client.llen(QUEUE), WAIT_S, "all is done with")
     wait_until(lambda: scene.flower.get(f"/api/task/info/{scheduled.id}"), WAIT_S, "Flower has seen the last")
 
 
