@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
+from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError
 
 from worker import keys
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
 
     from worker.ledger import Ledger
 
+SILENCE_S: Final = 5.0
 ATTEMPTS: Final = 2  # the connection may have died unnoticed since the last mark
 
 
@@ -29,6 +32,7 @@ class Marker:
         self._connection: Any = None
         self._field = f"{ledger.incarnation}:{threading.current_thread().name}"
         self._unanswered = 0
+        self._asked_s = 0.0  # the first mark that is not answered
 
     def mark(self, tags: Iterable[str], *, wait: bool) -> None:
         """Note the delivery tags that run next. While Redis is away there is nobody to tell, and nobody to blame."""
@@ -46,7 +50,12 @@ class Marker:
             self._connection = self._pool.get_connection()
         while self._connection.can_read(timeout=0):  # raises if the server has gone
             self._read()
-        self._connection.send_command("HSET", keys.RUNNING, self._field, value)
+        if not self._unanswered:
+            self._asked_s = monotonic()
+        elif monotonic() - self._asked_s > SILENCE_S:
+            raise RedisConnectionError("no answer to the last marks: the connection is half open")
+        # redis-py's own health check would wait for its answer.
+        self._connection.send_command("HSET", keys.RUNNING, self._field, value, check_health=False)
         self._unanswered += 1
         while wait and self._unanswered:
             self._read()
