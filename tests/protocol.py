@@ -210,7 +210,7 @@ class Protocol:
     ) -> list[tuple[str, str, str, int, bytes]]:
         task_id, tag = id_and_tag(message)
         state = self.jobs.get(task_id, "F 0")
-        if not (state.startswith("F") or state.startswith(f"R {tag} ")):
+        if not state.startswith(("F", f"R {tag} ")):
             self.gone[message] += 1
             return []
         if task_id in self.cancelled:
