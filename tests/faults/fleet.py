@@ -8,7 +8,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from tests.services import WorkerProcess, wait_until
+from tests.services import WorkerProcess
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -111,10 +111,10 @@ class Fleet:
         self._workers[name].wait_ready(60.0)
         return code
 
-    def wait_all_ready(self) -> None:
-        """Wait until every worker consumes."""
-        for name in self.names:
-            wait_until(lambda name=name: "ready." in self[name].lines, 60.0, f"{name} is ready")  # type: ignore[misc]
+    def end(self, name: str) -> int:
+        """Stop a worker for good; return its exit code."""
+        with self._lock:
+            return self._workers.pop(name).stop(STOP_TIMEOUT_S)
 
     def stop(self) -> None:
         """End everything, all at once: SIGTERM. They are not supervised any more."""

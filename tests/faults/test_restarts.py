@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import time
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from tests.faults.trial import Trial
 
 RESTARTS: Final = 5
+DRAIN_S: Final = 5
+STOPPED_WITHIN_S: Final = 5
 pytestmark = pytest.mark.timeout(600)
 
 
@@ -90,3 +93,21 @@ def test_five_server_restarts_lose_nothing_and_rerun_nothing_finished(trial: Tri
     trial.account().assert_clean()
     assert trial.rerun() == []
     assert set(map(trial.runs().get, long_jobs)) == {1}
+
+
+@pytest.mark.fault("sigterm-without-server")
+def test_a_worker_that_is_told_to_stop_while_the_server_is_away_stops_in_time_and_loses_nothing(trial: Trial) -> None:
+    trial.fleet.start("a", max_batch_size=4, drain_timeout_s=DRAIN_S)
+    trial.books.send(texts(20, "sleep500"))
+    wait_until(lambda: trial.runs_on("a"), what="the worker works")
+    trial.server.kill()
+    time.sleep(1)
+
+    told_s = time.monotonic()
+    trial.fleet.end("a")
+    stopped_in_s = time.monotonic() - told_s
+    trial.server.start()
+    trial.fleet.start("a")
+
+    trial.account().assert_clean()
+    assert stopped_in_s < DRAIN_S + STOPPED_WITHIN_S
