@@ -14,6 +14,8 @@ from worker import keys
 if TYPE_CHECKING:
     from tests.faults.trial import Trial
 
+NOTICED = ("claims.lost", "delivery.fenced")
+
 
 @pytest.mark.fault("frozen")
 def test_the_late_commit_of_a_frozen_worker_is_fenced_off(trial: Trial) -> None:
@@ -25,7 +27,7 @@ def test_the_late_commit_of_a_frozen_worker_is_fenced_off(trial: Trial) -> None:
     trial.fleet.start("b")
     trial.books.wait_ended(30)
     trial.fleet["a"].send(signal.SIGCONT)
-    wait_until(lambda: "claims.lost" in trial.fleet["a"].lines, what="the frozen worker has noticed")
+    wait_until(lambda: any(word in trial.fleet["a"].lines for word in NOTICED), what="the frozen worker has noticed")
     trial.fleet.kill("b", for_good=True)
     later = trial.books.send(texts(5, seed=1))
     trial.books.wait_ended(20, later)
