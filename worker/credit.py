@@ -1,13 +1,19 @@
-"""How much more work this worker takes: about a second of what it gets done, so that no worker hoards."""
+"""How much more work this worker takes: about a second of what it gets done, so that no worker hoards.
+
+A few messages it takes however large they are: a ticket must not wait in the queue for a message of 10,000 to end.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from worker.custody import Custody
     from worker.engine import Engine
     from worker.fetching import Fetcher
+
+
+FEW_MESSAGES: Final = 8
 
 
 class Credit:
@@ -38,7 +44,8 @@ class Credit:
         if self.engine is None or self._custody.held_bytes >= self._max_bytes:
             return 0
         second = int(self.engine.items_per_s() * self._credit_s)
-        return min(max(second, self._min_items), self._max_items) - self.engine.backlog()
+        items = min(max(second, self._min_items), self._max_items) - self.engine.backlog()
+        return max(items, min(FEW_MESSAGES, self._max_items) - self.engine.jobs())
 
     def changed(self) -> None:
         """Let the fetcher look again: something has been done. Never blocks."""

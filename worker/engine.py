@@ -153,6 +153,10 @@ class Engine:
         """Return what all runners together get done when busy."""
         return self.stats.items_per_s * self._runners
 
+    def jobs(self) -> int:
+        """Return how many messages are here and have not ended."""
+        return len(self._active)
+
     def backlog(self) -> int:
         """Return how many items wait; a message that is not opened yet counts as one."""
         with self._lock:

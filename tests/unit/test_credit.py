@@ -85,3 +85,13 @@ def test_a_change_that_no_fetcher_waits_for_is_no_error(credit: Credit) -> None:
 
 def test_inspect_can_show_it(credit: Credit) -> None:
     assert dumps({"room": credit}) == '{"room": {"room": 32}}'
+
+
+def test_a_message_of_ten_thousand_leaves_room_for_a_few_others(credit: Credit, engine: Engine) -> None:
+    engine.submit(message(EchoPipeline()), (), {"texts": [str(number) for number in range(10_000)]})
+    engine._preparer.step()  # noqa: SLF001 - it opens the message, as the engine's thread would
+
+    for number in range(7):
+        assert credit() == 7 - number
+        engine.submit(message(EchoPipeline()), (), {"texts": ["one"]})
+    assert credit() <= 0
