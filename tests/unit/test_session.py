@@ -1,3 +1,6 @@
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -177,3 +180,21 @@ def test_several_threads_share_one_session_and_get_what_one_gets(session: Sessio
 
     assert len(results) == 80
     assert all(np.array_equal(result, expected) for result in results)
+
+
+def test_nothing_is_reported_to_the_makers_of_the_runtime(tmp_path: Path) -> None:
+    model = write_tiny_model(tmp_path / "tiny")
+    code = (
+        "import sys; from pathlib import Path; from worker.models.session import Session; "
+        "Session(Path(sys.argv[1]), ['CPUExecutionProvider'], 1)"
+    )
+    environment = {name: value for name, value in os.environ.items() if name != "ORT_DISABLE_TELEMETRY"}
+
+    subprocess.run(
+        [sys.executable, "-c", code, str(model / "model.onnx")],
+        check=True,
+        cwd=Path(__file__).parents[2],
+        env=environment | {"HOME": str(tmp_path / "home"), "XDG_CACHE_HOME": str(tmp_path / "home")},
+    )
+
+    assert not list((tmp_path / "home").rglob("*"))

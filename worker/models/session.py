@@ -9,10 +9,14 @@ anything.
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
+
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # read as it loads; its own builds report usage to Microsoft
+
 import onnxruntime as ort
 
 from schemas.errors import ErrorCode
