@@ -67,5 +67,6 @@ def trial(
         yield trial
         exit_codes = [] if mark.kwargs.get("deadly") else list(trial.fleet.exit_codes)
     figures.holds = request.node.stash.get(PASSED, False) and not exit_codes
-    figures.write(f"{mark.args[0]}@{server.kind}")
+    variant = request.node.callspec.id.replace(server.kind, "").strip("-")
+    figures.write(f"{'-'.join(filter(None, (mark.args[0], variant)))}@{server.kind}")
     assert not exit_codes, f"workers have ended by themselves: {exit_codes}"

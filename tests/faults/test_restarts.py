@@ -62,6 +62,7 @@ def test_a_plain_task_that_ends_while_its_worker_drains_is_recorded_and_not_run_
         assert sent.get(timeout=20) is None
 
     trial.account().assert_clean()
+    trial.figures.jobs += 1
     assert trial.runs_of(task_id) == 1
 
 
