@@ -77,6 +77,11 @@ class Load:
         """Wait until that many jobs have a result."""
         wait_until(lambda: self.recorded >= jobs, timeout_s, f"{jobs} of {len(self.sent)} jobs recorded")
 
+    def wait_durable(self) -> None:
+        """Wait until the server has the messages on disk; it answers a producer up to two seconds before that."""
+        self._client.set("tests:durable", 1)  # what is awaited is this connection's last write
+        assert self._client.execute_command("WAITAOF", 1, 0, 10_000)[0] == 1
+
     def assert_all_as_without_faults(self, expected: Expected) -> None:
         """Every job has its result, with the labels of a fault-free run, and nothing is left over."""
         wrong = [

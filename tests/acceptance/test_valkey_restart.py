@@ -59,6 +59,7 @@ def test_nothing_that_a_worker_holds_is_lost(
         )
         load = Load(durable.connection_url, singles=500, big=1)
         wait_until(lambda: load.held >= HELD_AT_LEAST)
+        load.wait_durable()
 
         end(durable)
         wait_until(lambda: "delivery.retrying" in worker.lines, what="the endless ticket has its outcome")
@@ -83,6 +84,7 @@ def test_a_worker_under_load_resumes_at_whatever_moment_its_valkey_went(
     start(slow_model)
     load = Load(durable.connection_url, singles=1_200, big=2)
     load.wait_recorded(200)
+    load.wait_durable()
 
     end(durable)
     durable.start()
