@@ -42,6 +42,7 @@ def start(durable: ValkeyServer, tmp_path: Path) -> Iterator[Callable[..., Worke
         assert worker.stop() == 0
 
 
+@pytest.mark.slow
 @ENDS
 def test_nothing_that_a_worker_holds_is_lost(
     durable: ValkeyServer,
