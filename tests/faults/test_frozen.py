@@ -54,7 +54,8 @@ def test_a_worker_that_was_forgotten_while_frozen_leaves_nothing_in_its_inbox(tr
 
         trial.books.send(texts(20, "sleep20"))
         trial.books.wait_ended(20)
-        trial.fleet["a"].send(signal.SIGSTOP)  # while it waits for the next
+        wait_until(lambda: client.info("clients")["blocked_clients"], what="it waits for the next")
+        trial.fleet["a"].send(signal.SIGSTOP)
         trial.books.send(texts(1, seed=1))
         wait_until(lambda: list(client.scan_iter(f"{keys.PREFIX}inbox:*")), what="its inbox has taken the message")
         trial.fleet.kill("a", for_good=True)
