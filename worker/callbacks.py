@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 log = structlog.get_logger(__name__)
 
@@ -33,8 +33,14 @@ class Callbacks:
 
     def post(self, callback: Callable[..., object], *args: object) -> None:
         """Let the loop call `callback(*args)`."""
+        self.post_all([(callback, args)])
+
+    def post_all(self, calls: Sequence[tuple[Callable[..., object], tuple[object, ...]]]) -> None:
+        """Let the loop make these calls, waking it once for all."""
+        if not calls:
+            return
         with self._lock:
-            self._waiting.append((callback, args))
+            self._waiting.extend(calls)
             schedule = self._hub is not None and not self._scheduled
             self._scheduled = self._scheduled or schedule
         if schedule:

@@ -95,7 +95,7 @@ class Consumer(consumer.Consumer):  # type: ignore[misc] # celery has no types
         if message.content_type != "application/json":
             raise MessageError(ErrorCode.WRONG_CONTENT_TYPE, "content-type must be application/json")
         try:
-            payload = message.decode()
+            payload = message._decoded_cache = protocol.read_body(message.body)  # noqa: SLF001 - where kombu keeps it
         except Exception as exc:
             raise MessageError(ErrorCode.NOT_JSON, f"the body does not decode: {type(exc).__name__}") from exc
         task = protocol.task_name(message.headers, payload)

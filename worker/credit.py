@@ -1,6 +1,7 @@
 """How much more work this worker takes: about a second of what it gets done, so that no worker hoards.
 
-A few messages it takes however large they are: a ticket must not wait in the queue for a message of 10,000 to end.
+A few messages it takes however large they are: a ticket must not wait in the queue for a message of 10,000 to end. And
+it fetches in portions: a round trip for each message that ends would cost more than a small model.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
 
 FEW_MESSAGES: Final = 8
+PORTIONS: Final = 8  # of the credit; with less than one of them free, the worker counts as full
 
 
 class Credit:
@@ -39,16 +41,22 @@ class Credit:
         """Return what `inspect stats` shows: it lists the transport's options."""
         return {"room": self()}
 
-    def __call__(self) -> int:
-        """Return how many messages the worker has room for; 0 or less = none."""
+    def __call__(self, arrived: int = 0) -> int:
+        """Return how many messages the worker has room for; 0 or less = none.
+
+        Args:
+            arrived: fetched, and not known to the engine yet.
+        """
         if self.engine is None or self._custody.held_bytes >= self._max_bytes:
             return 0
         second = int(self.engine.items_per_s() * self._credit_s)
-        items = min(max(second, self._min_items), self._max_items) - self.engine.backlog()
-        return max(items, min(FEW_MESSAGES, self._max_items) - self.engine.jobs())
+        credit = min(max(second, self._min_items), self._max_items)
+        items = credit - self.engine.backlog() - arrived
+        few = min(FEW_MESSAGES, self._max_items) - self.engine.jobs() - arrived
+        return max(items if items * PORTIONS >= credit else 0, few)
 
     def changed(self) -> None:
-        """Let the fetcher look again: something has been done. Never blocks."""
+        """Let the fetcher look again if it found no room: something has been done. Never blocks."""
         fetcher = self.fetcher
         if fetcher is not None:
-            fetcher.nudge()
+            fetcher.room_changed()

@@ -320,8 +320,7 @@ class Engine:
             for job, count in settled.items():
                 job.pending -= count
             ended = [job for job in settled if job.pending == 0]
-        for job, count in settled.items():
-            self._preparer.settled(job, count)
+        self._preparer.settled(settled)
         self._end(ended)
 
     def _end(self, jobs: Sequence[Job]) -> None:

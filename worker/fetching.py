@@ -61,6 +61,7 @@ class Fetcher:
         self._on_broken = on_broken
         self._waits: list[_Wait] = []
         self._closed = False
+        self._full = False
         self._wakeup, self._waker = os.pipe()
         os.set_blocking(self._waker, False)
         os.set_blocking(self._wakeup, False)
@@ -71,6 +72,11 @@ class Fetcher:
     def start(self) -> None:
         """Start the thread."""
         self._thread.start()
+
+    def room_changed(self) -> None:
+        """Look again if there was no room, and now there is. Never blocks."""
+        if self._full and self._room() > 0:
+            self.nudge()
 
     def nudge(self) -> None:
         """Look for room again at once. Never blocks."""
@@ -108,11 +114,13 @@ class Fetcher:
                 os.close(self._waker)
 
     def _step(self) -> None:
+        self._full = True  # before looking, so that no change is missed
         room = self._room()
         if room <= 0:
             self._end_waits()
             self._sleep(FULL_S)
             return
+        self._full = False
         drained = self._ledger.drain(room, self.queues)
         if drained:
             self._deliver(drained)
@@ -125,7 +133,7 @@ class Fetcher:
 
     def _wait(self) -> None:
         """Block until a message is in an inbox, or a nudge."""
-        with selectors.DefaultSelector() as selector:
+        with selectors.PollSelector() as selector:
             selector.register(self._wakeup, selectors.EVENT_READ)
             for wait in self._waits:
                 wait.begin()
@@ -147,7 +155,7 @@ class Fetcher:
                 for wait in waiting:
                     pipe.client_unblock(wait.client_id)
                 pipe.execute()
-            with selectors.DefaultSelector() as selector:
+            with selectors.PollSelector() as selector:
                 for wait in waiting:
                     selector.register(wait.socket, selectors.EVENT_READ, wait)
                 # One that the server had not begun yet was not unblocked: ask again.
@@ -157,7 +165,7 @@ class Fetcher:
                     key.data.put_back(self._client)
 
     def _sleep(self, seconds: float) -> None:
-        with selectors.DefaultSelector() as selector:
+        with selectors.PollSelector() as selector:
             selector.register(self._wakeup, selectors.EVENT_READ)
             selector.select(seconds)
         self._drain_nudges()

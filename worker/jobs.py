@@ -87,6 +87,10 @@ class Job:
     padded_tokens: int = 0
     inference_s: float = 0.0
 
+    def let_go(self) -> None:
+        """Part from the items, once nobody will read them: the circle that they form would wait for the garbage collector."""
+        self.items = []
+
     def timings(self) -> dict[str, object]:
         """Return the wire form, as `schemas.results.Timings` describes it."""
         return {

@@ -81,20 +81,23 @@ class Preparer:
         self._opened: dict[Job, _Opened] = {}
         self._changed = threading.Condition()
         self._closed = False
+        self._idle = False
 
     def submit(self, arrival: Arrival) -> None:
         """Let a message wait to be opened."""
-        with self._changed:
-            self._arrivals.append(arrival)
-            self._changed.notify()
-
-    def settled(self, job: Job, items: int) -> None:
-        """Take note that `items` of `job` got their outcome, so more of it may be prepared."""
-        with self._changed:
-            opened = self._opened.get(job)
-            if opened is not None:
-                opened.ahead -= items
+        self._arrivals.append(arrival)
+        if self._idle:  # set before the preparer looks for arrivals, so one of the two sees the other
+            with self._changed:
                 self._changed.notify()
+
+    def settled(self, counts: Mapping[Job, int]) -> None:
+        """Take note how many items of each job got their outcome, so more of them may be prepared."""
+        with self._changed:
+            for job, items in counts.items():
+                opened = self._opened.get(job)
+                if opened is not None:
+                    opened.ahead -= items
+                    self._changed.notify()
 
     def backlog(self) -> int:
         """Return how many items are not prepared yet; a message that is not opened counts as one."""
@@ -119,55 +122,73 @@ class Preparer:
 
     def step(self) -> None:
         """Open some arrivals and prepare one portion of items."""
-        with self._changed:
-            arrivals = [self._arrivals.popleft() for _ in range(min(len(self._arrivals), ARRIVALS_PER_STEP))]
-        for arrival in arrivals:
-            self._open(arrival)
-        for pipeline, items in self._portion().items():
-            with self._sink.preparing(list(dict.fromkeys(item.job for item in items))):
+        arrivals, ready = self._turn()
+        jobs = [arrival.job for arrival in arrivals] + [opened.job for opened in ready]
+        if not jobs:
+            return
+        with self._sink.preparing(jobs):
+            for arrival in arrivals:
+                ready += self._open(arrival)
+            portion = self._portion(ready)
+            for pipeline, items in portion.items():
                 _prepare(pipeline, items)
+        for items in portion.values():
             self._sink.prepared(items)
+
+    def _turn(self) -> tuple[list[Arrival], list[_Opened]]:
+        """Return what to open now, and the opened jobs to prepare more of, in turn; a suspect only by itself."""
+        with self._changed:
+            ready = [opened for opened in self._opened.values() if self._may_go_on(opened)]
+            if ready and ready[0].job.suspect:
+                return [], ready[:1]
+            if self._arrivals and self._arrivals[0].job.suspect:
+                return [self._arrivals.popleft()], []
+            arrivals: list[Arrival] = []
+            while len(arrivals) < ARRIVALS_PER_STEP and self._arrivals and not self._arrivals[0].job.suspect:
+                arrivals.append(self._arrivals.popleft())
+            return arrivals, [opened for opened in ready if not opened.job.suspect]
 
     def _wait_for_work(self) -> bool:
         with self._changed:
+            self._idle = True
             self._changed.wait_for(
                 lambda: self._closed or self._arrivals or any(map(self._may_go_on, self._opened.values()))
             )
+            self._idle = False
             return not self._closed
 
     def _may_go_on(self, opened: _Opened) -> bool:
         return opened.ahead < self._lookahead
 
-    def _open(self, arrival: Arrival) -> None:
+    def _open(self, arrival: Arrival) -> list[_Opened]:
+        """Open a message; return it, or nothing if it is wrong as a whole."""
         job = arrival.job
         try:
             job.pipeline.open(job, arrival.args, arrival.kwargs)
         except BaseException as exc:  # noqa: BLE001 - becomes the job's outcome, whatever it is
             self._sink.failed(job, message_failure(exc))
-            return
+            return []
         job.pending = len(job.items)
         self._sink.opened(job)
+        opened = _Opened(job, iter(job.items), len(job.items))
         with self._changed:
-            self._opened[job] = _Opened(job, iter(job.items), len(job.items))
+            self._opened[job] = opened
+        return [opened]
 
-    def _next(self) -> list[_Opened]:
-        """Return the jobs that may be prepared next, in turn; a suspect only by itself."""
-        ready = [opened for opened in self._opened.values() if self._may_go_on(opened)]
-        return ready[:1] if ready and ready[0].job.suspect else [opened for opened in ready if not opened.job.suspect]
-
-    def _portion(self) -> dict[Pipeline, list[Item]]:
-        """Take up to a portion of items, in turns between the jobs."""
+    def _portion(self, ready: Sequence[_Opened]) -> dict[Pipeline, list[Item]]:
+        """Take up to a portion of items of these jobs, in turn."""
         portion: dict[Pipeline, list[Item]] = {}
         room = PORTION
         with self._changed:
-            for opened in self._next():
+            for opened in ready:
+                if self._opened.pop(opened.job, None) is None:
+                    continue  # forgotten meanwhile
                 items = list(islice(opened.items, min(room, PORTION_PER_JOB)))
                 if items:
                     portion.setdefault(opened.job.pipeline, []).extend(items)
                 opened.ahead += len(items)
                 opened.left -= len(items)
                 room -= len(items)
-                del self._opened[opened.job]
                 if room == 0 or len(items) == PORTION_PER_JOB:
                     self._opened[opened.job] = opened  # there may be more: back to the end of the line
                 if room == 0:

@@ -2,12 +2,16 @@
 
 Celery trusts its producers. A time limit of three numbers raises out of its event loop and ends the worker; a chain of
 strings raises after the work is done, and the task has no end. A hand-written message can hold any of it, so shapes and
-types are checked once, at the door. It knows neither kombu nor what the arguments of a task mean.
+types are checked once, at the door. It does not know what the arguments of a task mean.
 """
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any, Final
+
+from kombu.utils.json import loads as kombu_loads
+from pydantic_core import from_json
 
 from schemas.errors import ErrorCode, MessageError
 
@@ -16,6 +20,7 @@ if TYPE_CHECKING:
 
 EMBEDDED: Final = ("callbacks", "errbacks", "chain", "chord")
 
+_TYPED: Final = b"__type__"
 _TEXTS: Final = ("shadow", "root_id", "parent_id", "group")
 _TYPES: Final[Mapping[str, type]] = {
     **dict.fromkeys(_TEXTS, str),
@@ -26,6 +31,33 @@ _TYPES: Final[Mapping[str, type]] = {
     "stamps": dict,
     "timelimit": list,
 }
+
+
+def read_envelope(text: bytes) -> Any:  # noqa: ANN401 - any JSON
+    """Return what JSON says.
+
+    Raises:
+        ValueError, RecursionError: it is none.
+    """
+    try:
+        return from_json(text, cache_strings="keys")
+    except ValueError:  # what only the standard library reads, such as a lone surrogate
+        return json.loads(text)
+
+
+def read_body(text: bytes | str) -> Any:  # noqa: ANN401 - any JSON
+    """Return what kombu reads from a body, for a fraction of the time.
+
+    Raises:
+        ValueError, RecursionError: it is no JSON, or holds a type that kombu does not know.
+    """
+    try:
+        data = text.encode() if isinstance(text, str) else text
+        if _TYPED not in data:  # kombu's own encoding of dates and the like
+            return from_json(data, cache_strings="keys")
+    except ValueError:
+        pass
+    return kombu_loads(text)
 
 
 def task_name(headers: Mapping[str, Any], payload: object) -> str:

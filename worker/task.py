@@ -29,6 +29,26 @@ HIDDEN = "<hidden>"
 LARGEST_ITEM_BYTES = 10_000  # of its share of a result: an id of 256 escaped characters, and a hundred labels
 
 
+class Answer:
+    """A job's result on its way through Celery's tracer, which shows results in logs and events. JSON like the dict itself.
+
+    Args:
+        content: the result, in JSON types.
+    """
+
+    __slots__ = ("content",)
+
+    def __init__(self, content: dict[str, object]) -> None:
+        self.content = content
+
+    def __json__(self) -> dict[str, object]:
+        """Return what kombu's encoder writes: a link or a chord gets the result as its producer would read it."""
+        return self.content
+
+    def __repr__(self) -> str:
+        return HIDDEN
+
+
 class PrivateRequest(Request):  # type: ignore[misc] # celery has no types
     """A request that never shows its arguments."""
 
@@ -58,7 +78,7 @@ class BatchTask(PrivateTask):
     acks_late = True
     throws = (MessageError,)
 
-    def run(self, *args: object, **kwargs: object) -> object:  # noqa: ARG002 - the pipeline has read them
+    def run(self, *args: object, **kwargs: object) -> Answer:  # noqa: ARG002 - the pipeline has read them
         """Return the job's result, or raise why its message failed.
 
         Raises:
@@ -75,7 +95,7 @@ class BatchTask(PrivateTask):
         except BaseException as exc:  # noqa: BLE001 - Celery would end the worker over some, and quote the others
             raise message_failure(exc) from None
         self._check_size(job, result)
-        return result
+        return Answer(result)
 
     def _check_size(self, job: Job, result: object) -> None:
         """Refuse a result that is too large to be recorded; one of few items need not be measured."""

@@ -8,7 +8,6 @@ publishes can be held back, to go out in the same commit as its result.
 
 from __future__ import annotations
 
-import json
 import threading
 from collections import deque
 from contextlib import contextmanager
@@ -20,6 +19,7 @@ from kombu.utils.json import dumps
 
 from worker import keys
 from worker.fetching import Fetcher
+from worker.protocol import read_envelope
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -113,7 +113,7 @@ class _Draining:
             self.room.fetcher = None
 
     def _room(self) -> int:
-        room: int = self.room() - len(self._arrived)
+        room: int = self.room(len(self._arrived))
         return room
 
     def _on_drained(self, drained: list[Drained]) -> None:
@@ -168,7 +168,7 @@ class _Draining:
 def _envelope(drained: Drained) -> dict[str, Any] | None:
     """Return a message, completed by what kombu cannot do without; None if it is none."""
     try:
-        message = json.loads(drained.message)
+        message = read_envelope(drained.message)
     except (ValueError, RecursionError):
         return None
     if not (isinstance(message, dict) and "body" in message and isinstance(message.get("headers"), dict | None)):

@@ -11,7 +11,7 @@ import pytest
 from worker.callbacks import Callbacks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
 
 class Hub:
@@ -41,18 +41,18 @@ def callbacks(hub: Hub) -> Callbacks:
 
 
 class Crossing(deque):
-    """Lets another thread post just after each append."""
+    """Lets another thread post just after the first call is in."""
 
     def __init__(self, post: Callable[[], object]) -> None:
         super().__init__()
         self._post = post
 
-    def append(self, item: object) -> None:
-        super().append(item)
+    def extend(self, items: Iterable[object]) -> None:
+        super().extend(items)
         post, self._post = self._post, lambda: None
         thread = threading.Thread(target=post)
         thread.start()
-        thread.join(0.2)  # it may have to wait for this very append
+        thread.join(0.2)  # it may have to wait for this very call
 
 
 def test_what_two_threads_post_at_one_moment_is_called(callbacks: Callbacks, hub: Hub) -> None:

@@ -10,7 +10,7 @@ from kombu.utils.json import dumps
 
 from tests.echo import EchoModel, EchoPipeline, Heard, message
 from worker.batching import BatchPolicy
-from worker.credit import Credit
+from worker.credit import PORTIONS, Credit
 from worker.custody import Custody
 from worker.engine import Engine, Lane
 from worker.ledger import Drained, Held, Ledger, Terms
@@ -60,8 +60,14 @@ def test_it_is_half_a_second_of_all_runners_work_within_bounds(
 
 def test_what_waits_takes_room(credit: Credit, engine: Engine) -> None:
     for number in range(40):
-        assert credit() == 32 - number
+        room = 32 - number
+        assert credit() == (room if room >= 32 / PORTIONS else 0)
         engine.submit(message(EchoPipeline()), (), {"texts": ["one"]})
+
+
+def test_what_has_arrived_takes_room_too(credit: Credit) -> None:
+    assert credit(arrived=20) == 12
+    assert credit(arrived=30) == 0
 
 
 def test_nothing_is_taken_before_there_is_an_engine(custody: Custody) -> None:

@@ -123,7 +123,7 @@ def test_a_message_is_prepared_no_further_ahead_than_its_items_get_their_outcome
     big = preparing.submit(["x"] * 10_000)
     preparing.step(100)
     ahead = preparing.sink.count(big)
-    preparing.preparer.settled(big, ahead)
+    preparing.preparer.settled({big: ahead})
     preparing.step(100)
 
     assert LOOKAHEAD <= ahead < LOOKAHEAD + PORTION_PER_JOB
@@ -182,7 +182,7 @@ def test_a_forgotten_message_is_prepared_no_further(preparing: Preparing) -> Non
     big = preparing.submit(["x"] * 10_000)
     preparing.step()
     preparing.preparer.forget(big)
-    preparing.preparer.settled(big, PORTION_PER_JOB)
+    preparing.preparer.settled({big: PORTION_PER_JOB})
     preparing.step(5)
 
     assert preparing.sink.count(big) == PORTION_PER_JOB
@@ -211,4 +211,4 @@ def test_a_suspect_is_prepared_with_nothing_else(preparing: Preparing) -> None:
     suspect.suspect = True
     preparing.step(3)
 
-    assert preparing.sink.prepared_together == [[before, after], [suspect]]
+    assert preparing.sink.prepared_together == [[before], [suspect], [after]]
