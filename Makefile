@@ -46,6 +46,8 @@ lock: setup  ## Renew the locked requirements
 	  pyproject.toml -o $(LOCKS)/worker.txt
 	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --quiet \
 	  pyproject.toml --extra build --extra demo --group dev -c $(LOCKS)/worker.txt -o $(LOCKS)/dev.txt
+	echo setuptools | $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --quiet \
+	  pyproject.toml - --extra build -c $(LOCKS)/dev.txt -o $(LOCKS)/build.txt
 
 clean:  ## Remove what was built here; downloads stay in the cache
 	rm -rf $(VENV) .bench build *.egg-info .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -12,7 +12,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
-from time import monotonic
+from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import structlog
@@ -43,6 +43,7 @@ log = structlog.get_logger(__name__)
 T = TypeVar("T")
 
 GROUP = 256  # jobs of one commit
+LINGER_S = 0.02  # while more work waits, ends are collected for so long
 PORTION_BYTES = 8 * 1024 * 1024  # written by one commit
 FIRST_PAUSE_S = 0.1
 LAST_PAUSE_S = 2.0
@@ -245,14 +246,18 @@ class Finisher:
         custody: what this worker holds.
         on_committed: called from this thread with a group, and with those of it that are recorded.
         on_broken: called from this thread when it dies.
+        busy: whether more work waits, so that nobody waits for one commit in particular.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - who is told of what
         self,
         custody: Custody,
         on_committed: Callable[[Sequence[Traced], Sequence[Traced]], None],
         on_broken: Callable[[str], None],
+        *,
+        busy: Callable[[], bool],
     ) -> None:
+        self._busy = busy
         self._custody = custody
         self._on_committed = on_committed
         self._on_broken = on_broken
@@ -304,7 +309,9 @@ class Finisher:
     def _next_group(self) -> list[_Ended | Traced]:
         with self._changed:
             self._changed.wait_for(lambda: self._ended or self._closed)
-            return [self._ended.popleft() for _ in range(min(len(self._ended), GROUP))]
+        if len(self._ended) < GROUP and not self._closed and self._busy():
+            sleep(LINGER_S)  # not on the condition: each end would wake it
+        return [self._ended.popleft() for _ in range(min(len(self._ended), GROUP))]
 
     def _trace(self, ended: _Ended) -> Traced | None:
         """Trace one job; what fails there, but for Redis, is its outcome and not the end of the thread."""

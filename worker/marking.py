@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from worker.ledger import Ledger
 
 SILENCE_S: Final = 5.0
+LOOK_EVERY_S: Final = 1.0  # at the answers; each look gives the other threads a turn, which may last
 ATTEMPTS: Final = 2  # the connection may have died unnoticed since the last mark
 
 
@@ -33,6 +34,7 @@ class Marker:
         self._field = f"{ledger.incarnation}:{threading.current_thread().name}"
         self._unanswered = 0
         self._asked_s = 0.0  # the first mark that is not answered
+        self._looked_s = 0.0
 
     def mark(self, tags: Iterable[str], *, wait: bool) -> None:
         """Note the delivery tags that run next. While Redis is away there is nobody to tell, and nobody to blame."""
@@ -48,17 +50,27 @@ class Marker:
     def _send(self, value: str, *, wait: bool) -> None:
         if self._connection is None:
             self._connection = self._pool.get_connection()
-        while self._connection.can_read(timeout=0):  # raises if the server has gone
-            self._read()
+        if wait or monotonic() - self._looked_s > LOOK_EVERY_S:
+            self._look()
         if not self._unanswered:
             self._asked_s = monotonic()
-        elif monotonic() - self._asked_s > SILENCE_S:
-            raise RedisConnectionError("no answer to the last marks: the connection is half open")
         # redis-py's own health check would wait for its answer.
         self._connection.send_command("HSET", keys.RUNNING, self._field, value, check_health=False)
         self._unanswered += 1
         while wait and self._unanswered:
             self._read()
+
+    def _look(self) -> None:
+        """Read the answers that have come.
+
+        Raises:
+            RedisError, OSError: the server has gone, or has not answered for long.
+        """
+        while self._connection.can_read(timeout=0):
+            self._read()
+        self._looked_s = monotonic()
+        if self._unanswered and self._looked_s - self._asked_s > SILENCE_S:
+            raise RedisConnectionError("no answer to the last marks: the connection is half open")
 
     def _read(self) -> None:
         self._connection.read_response()

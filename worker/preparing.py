@@ -43,7 +43,7 @@ class Sink(Protocol):
         ...
 
     def preparing(self, jobs: Sequence[Job]) -> AbstractContextManager[None]:
-        """Take note that items of these jobs are prepared while the context lasts; a suspect comes alone."""
+        """Take note that these jobs are opened or prepared while the context lasts; a suspect comes alone."""
         ...
 
 
@@ -132,8 +132,8 @@ class Preparer:
             portion = self._portion(ready)
             for pipeline, items in portion.items():
                 _prepare(pipeline, items)
-        for items in portion.values():
-            self._sink.prepared(items)
+            for items in portion.values():
+                self._sink.prepared(items)
 
     def _turn(self) -> tuple[list[Arrival], list[_Opened]]:
         """Return what to open now, and the opened jobs to prepare more of, in turn; a suspect only by itself."""

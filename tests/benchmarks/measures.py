@@ -103,6 +103,7 @@ def measures(rounds: Sequence[Round], prefork: str, batches: Sequence[str]) -> d
         "vs_prefork_minilm": middle(lambda r: jobs_per_s(ours(r, "minilm")) / jobs_per_s(peer(r, "minilm"))),
         "vs_celery_batches_tiny": middle(lambda r: jobs_per_s(ours(r, "tiny")) / in_batches(r)),
         "round_trips_per_job": counted.round_trips / counted.jobs,
+        "marks_per_job": counted.marks / counted.jobs,
         "redis_commands_per_job": counted.commands / counted.jobs,
         "padding_waste": middle(lambda r: padding(ours(r, "minilm"))),
         "p50_over_model_ms": middle(lambda r: p50_ms(ours(r, "minilm")) - p50_ms(r["raw", "minilm", "single"])),

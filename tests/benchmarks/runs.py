@@ -41,7 +41,8 @@ class Run:
     Attributes:
         who: the contestant; `model`: its model; `kind`: what was varied, such as `pinned-2`.
         jobs: tickets, each a message of its own; `wall_s` and `cpu_s` for all of them.
-        server_cpu_s: the server's; `commands`: that it processed; `round_trips`: the worker's, if counted.
+        server_cpu_s: the server's; `commands`: that it processed; `round_trips` and `marks`, which are
+            not waited for: the worker's, if counted.
         rss_mib: memory of the contestant's processes at the end.
         real_tokens: of the tickets that had a backlog of 256 behind them; `padded_tokens`: as computed.
         labels: in the order of the tickets, None where the ticket was truncated.
@@ -57,6 +58,7 @@ class Run:
     server_cpu_s: float = 0.0
     commands: int = 0
     round_trips: int = 0
+    marks: int = 0
     rss_mib: float = 0.0
     real_tokens: int = 0
     padded_tokens: int = 0
@@ -136,6 +138,7 @@ class _Reading:
     cpu_s: float
     server: Counters
     round_trips: int
+    marks: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,8 +151,9 @@ class _Gauges:
 
     def read(self, time_s: float) -> _Reading:
         """Read all gauges; `time_s` is the moment that they stand for."""
-        round_trips = self.counter.stat().st_size if self.counter else 0
-        return _Reading(time_s, sum(w.cpu_s() for w in self.workers), self.broker.counters(), round_trips)
+        packets = self.counter.read_bytes() if self.counter else b""
+        cpu_s = sum(worker.cpu_s() for worker in self.workers)
+        return _Reading(time_s, cpu_s, self.broker.counters(), packets.count(b"."), packets.count(b"m"))
 
     def rss_mib(self) -> float:
         """Memory of all workers."""
@@ -167,6 +171,7 @@ def _difference(run: Run, start: _Reading, end: _Reading) -> None:
     run.server_cpu_s = end.server.cpu_s - start.server.cpu_s
     run.commands = end.server.commands - start.server.commands
     run.round_trips = end.round_trips - start.round_trips
+    run.marks = end.marks - start.marks
 
 
 def _read(run: Run, results: Sequence[Json]) -> None:

@@ -30,7 +30,8 @@ class Finishing(Inbox):
         super().__init__(url)
         self.recorded: list[str] = []
         self.broken: list[str] = []
-        self._finisher = Finisher(self.app.custody, self._note, self.broken.append)
+        self.busy = False
+        self._finisher = Finisher(self.app.custody, self._note, self.broken.append, busy=lambda: self.busy)
         self._finisher.start()
 
     def put(self, *jobs: Job) -> None:
