@@ -63,6 +63,10 @@ class BatchApp(Celery):  # type: ignore[misc] # celery has no types
             lease_s=settings.lease_s, result_ttl_s=settings.result_ttl_s, max_crashes=settings.max_crashes
         )
 
+    def uses_utc_timezone(self) -> bool:
+        """Return True: Celery asks this of its settings for every message, and they take their time to answer."""
+        return True
+
     @cached_property
     def custody(self) -> Custody:
         """What this process holds."""
