@@ -94,6 +94,8 @@ class Consumer(consumer.Consumer):  # type: ignore[misc] # celery has no types
             )
         if message.content_type != "application/json":
             raise MessageError(ErrorCode.WRONG_CONTENT_TYPE, "content-type must be application/json")
+        if not isinstance(message.content_encoding, str | None):
+            raise MessageError(ErrorCode.NOT_JSON, "content-encoding must be a string")
         try:
             payload = message._decoded_cache = protocol.read_body(message.body)  # noqa: SLF001 - where kombu keeps it
         except Exception as exc:

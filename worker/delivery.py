@@ -103,7 +103,7 @@ class _Capturing:
         return result
 
     def _encoded_answer(self, task_id: str, answer: Answer, state: str, request: Any) -> str | bytes:  # noqa: ANN401 - Celery's context
-        """Return what Celery would store, without its readings of the settings and the zone, which cost the most here."""
+        """Return what Celery would store, without asking its settings and its clock, which costs the most here."""
         meta = {
             "status": state,
             "result": answer.content,
@@ -249,7 +249,7 @@ class Finisher:
         busy: whether more work waits, so that nobody waits for one commit in particular.
     """
 
-    def __init__(  # noqa: PLR0913 - who is told of what
+    def __init__(
         self,
         custody: Custody,
         on_committed: Callable[[Sequence[Traced], Sequence[Traced]], None],

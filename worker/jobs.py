@@ -88,7 +88,7 @@ class Job:
     inference_s: float = 0.0
 
     def let_go(self) -> None:
-        """Part from the items, once nobody will read them: the circle that they form would wait for the garbage collector."""
+        """Part from the items once nobody will read them: their circle would wait for the garbage collector."""
         self.items = []
 
     def timings(self) -> dict[str, object]:

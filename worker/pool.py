@@ -73,9 +73,7 @@ class BatchPool(BasePool):  # type: ignore[misc] # celery has no types
         self._custody = app.custody
         self._markers = threading.local()
         self._pipelines, self._engine = app.build_engine(self)
-        self._finisher = Finisher(
-            app.custody, self._committed, self._give_up, busy=lambda: self._engine.backlog() > 0
-        )
+        self._finisher = Finisher(app.custody, self._committed, self._give_up, busy=lambda: self._engine.backlog() > 0)
         self._stock_runs: set[Future[None]] = set()
         self._stock = ThreadPoolExecutor(STOCK_THREADS, thread_name_prefix="stock")
         self._keeper = Keeper(app.custody, app.terms, self._lost, lambda: list(state.revoked), self._engine.items_per_s)

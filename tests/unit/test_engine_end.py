@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+import weakref
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,6 +13,7 @@ from tests.echo import EchoModel, EchoPipeline, Heard, message, outcomes
 from tests.services import wait_until
 from worker.batching import BatchPolicy
 from worker.engine import Engine, Lane
+from worker.jobs import Item
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -176,3 +179,19 @@ def test_a_thread_that_dies_breaks_the_engine(heard: Heard, fields: dict[str, ob
     held.engine.stop(10.0)
 
     assert heard.broken_by == [f"thread {thread} died"]
+
+
+def test_a_job_that_was_let_go_leaves_nothing_to_the_garbage_collector() -> None:
+    class Source:
+        """Something that can be watched."""
+
+    job = message(EchoPipeline())
+    job.items = [Item(job, 0, Source(), "echo")]
+    watched = weakref.ref(job.items[0].source)
+    gc.disable()
+    try:
+        job.let_go()
+        del job
+        assert watched() is None
+    finally:
+        gc.enable()

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import threading
-from contextlib import nullcontext
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
 
 from schemas.errors import ErrorCode, MessageError
 from tests.echo import EchoPipeline, message, outcomes
+from tests.services import wait_until
 from worker.errors import ItemFailed
 from worker.preparing import ARRIVALS_PER_STEP, PORTION, PORTION_PER_JOB, Arrival, Preparer
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from contextlib import AbstractContextManager
+    from collections.abc import Iterator, Sequence
 
     from worker.jobs import Item, Job
 
@@ -30,16 +30,22 @@ class Sink:
         self.jobs: list[Job] = []
         self.errors: dict[Job, BaseException] = {}
         self.prepared_together: list[list[Job]] = []
+        self.in_preparation: list[Job] = []
+        self.opened_in_preparation: list[bool] = []
 
-    def preparing(self, jobs: Sequence[Job]) -> AbstractContextManager[None]:
+    @contextmanager
+    def preparing(self, jobs: Sequence[Job]) -> Iterator[None]:
         self.prepared_together.append(list(jobs))
-        return nullcontext()
+        self.in_preparation = list(jobs)
+        yield
+        self.in_preparation = []
 
     def prepared(self, items: Sequence[Item]) -> None:
         self.items.extend(items)
 
     def opened(self, job: Job) -> None:
         self.jobs.append(job)
+        self.opened_in_preparation.append(job in self.in_preparation)
 
     def failed(self, job: Job, error: BaseException) -> None:
         self.errors[job] = error
@@ -212,3 +218,21 @@ def test_a_suspect_is_prepared_with_nothing_else(preparing: Preparing) -> None:
     preparing.step(3)
 
     assert preparing.sink.prepared_together == [[before], [suspect], [after]]
+
+
+def test_a_message_is_announced_before_it_is_opened_for_it_may_end_the_worker_there(preparing: Preparing) -> None:
+    for number in range(3):
+        preparing.submit([str(number)])
+    preparing.step()
+
+    assert preparing.sink.opened_in_preparation == [True] * 3
+
+
+def test_an_arrival_wakes_an_idle_preparer(preparing: Preparing) -> None:
+    thread = threading.Thread(target=preparing.preparer.run)
+    thread.start()
+    for number in range(200):
+        job = preparing.submit([str(number)])
+        wait_until(lambda wanted=job: preparing.sink.count(wanted) == 1)  # idle again, or about to be
+    preparing.preparer.close()
+    thread.join(10)

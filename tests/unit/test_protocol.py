@@ -9,7 +9,7 @@ from celery import Celery, chain, chord, signature
 from kombu.utils.json import dumps, loads
 
 from schemas.errors import ErrorCode, MessageError
-from worker.protocol import task_id, task_name
+from worker.protocol import read_body, read_envelope, task_id, task_name
 
 HEADERS = {"task": "classify.tickets", "id": "7"}
 BODY = [[], {}, {}]
@@ -94,3 +94,32 @@ def test_a_refusal_quotes_no_value() -> None:
 )
 def test_the_id_is_found_where_there_is_one(headers: dict[str, Any], payload: object, found: str | None) -> None:
     assert task_id(headers, payload) == found
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'[[], {"tickets": [{"id": "1", "text": "caf\xc3\xa9 \\u20ac"}]}, null]',
+        '[["\u00e4"], {}, null]',
+        b'{"a": 1, "a": 2.5e3, "b": [true, false, null], "c": -0.0}',
+        b'"\\ud800"',
+        '["\ud800"]',
+        b"[NaN, Infinity]",
+        b"[" * 500 + b"]" * 500,
+        b'{"when": {"__type__": "datetime", "__value__": "2026-11-30T00:00:00"}}',
+        b"12345678901234567890123",
+    ],
+    ids=["bytes", "text", "numbers", "surrogate", "bare surrogate", "not finite", "deep", "typed", "large"],
+)
+def test_a_body_is_read_as_kombu_reads_it(body: str | bytes) -> None:
+    assert repr(read_body(body)) == repr(loads(body))
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"\xff", b'{"a": "\x01"}', b'{"a": {"__type__": "odd", "__value__": 1}}'])
+def test_a_body_that_kombu_cannot_read_is_an_error(body: bytes) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011 - any kind of it
+        read_body(body)
+
+
+def test_an_envelope_may_hold_what_only_the_standard_library_reads() -> None:
+    assert read_envelope(b'{"headers": {"id": "\\ud800"}}') == {"headers": {"id": "\ud800"}}
