@@ -1,9 +1,9 @@
 """Fetches messages: drains while there is work and room, and waits without polling and without losing anything.
 
 Waiting uses an inbox for each of the worker's lists: `BLMOVE list inbox` blocks on a connection of its own and moves
-the message that wakes it into the inbox, from where the next drain takes it. A pop would take it nowhere: killed in
-between, the job is gone. One message wakes one worker. When the worker is full the waits are ended, so that an inbox
-never holds a message that an idle worker could run.
+the message that wakes it into the inbox. A drain was sent along; it runs as the wait ends, and takes the message from
+there. A pop would take it nowhere: killed in between, the job is gone. One message wakes one worker. When the worker is
+full the waits are ended, so that an inbox never holds a message that an idle worker could run.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ PAUSE_S: Final = 1.0
 WAIT_S: Final = 5.0  # of one BLMOVE
 SILENCE_S: Final = 5.0  # beyond that: the connection is half open
 UNBLOCKED_S: Final = 0.05
+AT_WAKE: Final = 8  # messages that a drain behind a wait takes at most
 FULL_S: Final = 0.05  # how often a full worker looks whether it has room again, if nobody tells it
 
 
@@ -131,22 +132,33 @@ class Fetcher:
         for list_key, inbox in self._ledger.open_inboxes(self.queues).items():
             self._waits.append(_Wait(self._client.connection_pool, list_key, inbox))
 
+    def _begin(self, wait: _Wait) -> None:
+        if not wait.waiting:
+            wait.begin(*self._ledger.drain_if_woken(min(AT_WAKE, max(self._room(), 1)), self.queues))
+
     def _wait(self) -> None:
-        """Block until a message is in an inbox, or a nudge."""
+        """Deliver what comes one by one, until there is more, or no more room, or a nudge."""
         with selectors.PollSelector() as selector:
             selector.register(self._wakeup, selectors.EVENT_READ)
             for wait in self._waits:
-                wait.begin()
+                self._begin(wait)
                 selector.register(wait.socket, selectors.EVENT_READ, wait)
             while not self._closed:
                 ready = selector.select(min(wait.patience_s() for wait in self._waits))
                 waits: list[_Wait] = [key.data for key, _ in ready if key.data is not None]
-                woken = [wait for wait in waits if wait.read()]
-                if woken or len(waits) < len(ready):
+                was_all = [self._receive(wait) for wait in waits]
+                if not all(was_all) or len(waits) < len(ready):
                     self._drain_nudges()
                     return
                 for wait in self._waits:
-                    wait.begin()
+                    self._begin(wait)
+
+    def _receive(self, wait: _Wait) -> bool:
+        """Deliver what a wait that has ended brought; say whether that was all, and there is room for more."""
+        moved, drained = wait.read()
+        if drained:
+            self._deliver(drained)
+        return not moved or (0 < len(drained) < AT_WAKE and self._room() > 0)
 
     def _end_waits(self) -> None:
         """Unblock every wait; a message that it moved meanwhile goes back, for whoever has room."""
@@ -161,7 +173,9 @@ class Fetcher:
                 # One that the server had not begun yet was not unblocked: ask again.
                 ready = selector.select(min(UNBLOCKED_S, *(wait.patience_s() for wait in waiting)))
             for key, _ in ready:
-                if key.data.read():
+                moved, drained = key.data.read()
+                self._ledger.give_back(one.held for one in reversed(drained))
+                if moved and not drained:
                     key.data.put_back(self._client)
 
     def _sleep(self, seconds: float) -> None:
@@ -179,7 +193,7 @@ class Fetcher:
 
 
 class _Wait:
-    """One `BLMOVE` on a connection of its own."""
+    """One `BLMOVE`, and the drain behind it, on a connection of its own."""
 
     def __init__(self, pool: Any, list_key: str, inbox: str) -> None:  # noqa: ANN401 - any of redis-py's pools
         self._pool = pool
@@ -190,18 +204,25 @@ class _Wait:
         self.client_id = int(self._connection.read_response())
         self.waiting = False
         self._began_s = 0.0
+        self._drained: Callable[[Any], list[Drained]] = list
 
     @property
     def socket(self) -> Any:  # noqa: ANN401 - a socket, or what wraps one
         """The socket to select on."""
         return self._connection._sock  # noqa: SLF001 - redis-py has no public way to wait on several connections
 
-    def begin(self) -> None:
-        """Send the command, unless it is already on its way."""
-        if not self.waiting:
-            self._connection.send_command("BLMOVE", self._list_key, self._inbox, "RIGHT", "LEFT", WAIT_S)
-            self.waiting = True
-            self._began_s = monotonic()
+    def begin(self, drain: Sequence[Any], drained: Callable[[Any], list[Drained]]) -> None:
+        """Send the commands.
+
+        Args:
+            drain: what the server runs when the wait ends.
+            drained: reads its answer.
+        """
+        wait = ("BLMOVE", self._list_key, self._inbox, "RIGHT", "LEFT", WAIT_S)
+        self._connection.send_packed_command(self._connection.pack_commands([wait, drain]))
+        self._drained = drained
+        self.waiting = True
+        self._began_s = monotonic()
 
     def patience_s(self) -> float:
         """How much longer to wait for the answer.
@@ -214,10 +235,25 @@ class _Wait:
             raise RedisConnectionError("no answer to BLMOVE: the connection is half open")
         return left_s
 
-    def read(self) -> bool:
-        """Read the answer; say whether a message came."""
-        self.waiting = False  # even if the answer is an error: READONLY, OOM
-        return self._connection.read_response() is not None
+    def read(self) -> tuple[bool, list[Drained]]:
+        """Read the answers; return whether a message came, and what was drained, which may be nothing of it.
+
+        Raises:
+            ResponseError: the wait was refused: READONLY, OOM.
+        """
+        self.waiting = False
+        moved, drained = self._answer(), self._answer()
+        if isinstance(drained, ResponseError):  # the server has forgotten the script, for one
+            drained = ()
+        if isinstance(moved, ResponseError) and not drained:
+            raise moved
+        return moved is not None, self._drained(drained)
+
+    def _answer(self) -> Any:  # noqa: ANN401 - as the command says
+        try:
+            return self._connection.read_response()
+        except ResponseError as exc:
+            return exc
 
     def put_back(self, client: Any) -> None:  # noqa: ANN401 - any of redis-py's clients
         """Return the message that came to the list that it came from."""

@@ -9,6 +9,7 @@ Celery nor kombu; tests run it against a plain Python model.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from importlib import resources
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -18,7 +19,7 @@ from redis.exceptions import ConnectionError, TimeoutError  # noqa: A004 - what 
 from worker import keys
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     import redis
 
@@ -111,16 +112,17 @@ class Ledger:
 
     def drain(self, messages: int, queues: Sequence[str] | None = None) -> list[Drained]:
         """Take up to `messages` messages and hold them under a claim of their own; `queues` None = of all queues."""
-        queues = self.queues if queues is None else queues
-        claim = f"{self.incarnation}:{next(self._claims)}"
-        terms = self._terms
-        arguments = [claim, messages, terms.max_drain_bytes, keys.JOB_PREFIX, keys.RESULT_PREFIX]
-        arguments += [terms.result_ttl_s, terms.result_ttl_s, *queues]
-        taken = self._run("drain", self._drain_keys(queues), arguments)
-        return [
-            Drained(Held(queue.decode(), tag.decode(), task_id.decode(errors="replace"), claim), crashes, message)
-            for queue, tag, task_id, crashes, message in taken
-        ]
+        claim, wanted, arguments = self._drain(messages, self.queues if queues is None else queues, if_woken=False)
+        return _drained(claim, self._run("drain", wanted, arguments))
+
+    def drain_if_woken(self, messages: int, queues: Sequence[str]) -> tuple[list[Any], Callable[[Any], list[Drained]]]:
+        """Return a command to send behind a wait, which drains if an inbox holds something, and its answer's reader.
+
+        The server knows the script once `drain` has been called.
+        """
+        claim, wanted, arguments = self._drain(messages, queues, if_woken=True)
+        command = ["EVALSHA", self._scripts["drain"].sha, len(wanted), *wanted, *arguments]
+        return command, partial(_drained, claim)
 
     def renew(self, held: Sequence[Held]) -> set[str]:
         """Renew the worker's lease and those of what it holds; return the tags whose claims are lost."""
@@ -216,13 +218,18 @@ class Ledger:
     def _held_keys(self) -> list[str]:
         return [key for queue in self.queues for key in (keys.unacked(queue), keys.unacked_index(queue))]
 
-    def _drain_keys(self, queues: Sequence[str]) -> list[str]:
+    def _drain(self, messages: int, queues: Sequence[str], *, if_woken: bool) -> tuple[str, list[str], list[Any]]:
+        """Return the claim, keys and arguments of a drain."""
+        claim = f"{self.incarnation}:{next(self._claims)}"
+        terms = self._terms
+        arguments = [claim, messages, terms.max_drain_bytes, keys.JOB_PREFIX, keys.RESULT_PREFIX]
+        arguments += [terms.result_ttl_s, terms.result_ttl_s, int(if_woken), *queues]
         wanted = [keys.CANCELLED]
         for queue in queues:
             wanted += [keys.unacked(queue), keys.unacked_index(queue)]
             for list_key in keys.lists(queue):
                 wanted += [keys.inbox(self.incarnation, list_key), list_key]
-        return wanted
+        return claim, wanted, arguments
 
     def _run(self, name: str, wanted_keys: Sequence[str], arguments: Sequence[Any]) -> Any:  # noqa: ANN401 - as the script says
         try:
@@ -231,6 +238,13 @@ class Ledger:
             # The idle connections are no better: on one that is half open, the next try would wait for its timeout too.
             self.client.connection_pool.disconnect(inuse_connections=False)
             raise
+
+
+def _drained(claim: str, taken: Sequence[tuple[bytes, bytes, bytes, int, bytes]]) -> list[Drained]:
+    return [
+        Drained(Held(queue.decode(), tag.decode(), task_id.decode(errors="replace"), claim), crashes, message)
+        for queue, tag, task_id, crashes, message in taken
+    ]
 
 
 _SCRIPTS: Final = ("drain", "renew", "commit", "release", "sweep", "tidy")

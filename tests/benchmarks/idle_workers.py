@@ -50,11 +50,14 @@ class Poller(Fetcher):
 class _Peek(_Wait):
     """Blocks until the list has a message, and leaves it there."""
 
-    def begin(self) -> None:
-        if not self.waiting:
-            self._connection.send_command("BLMOVE", self._list_key, self._list_key, "RIGHT", "RIGHT", WAIT_S)
-            self.waiting = True
-            self._began_s = time.monotonic()
+    def begin(self, *_drain: object) -> None:
+        self._connection.send_command("BLMOVE", self._list_key, self._list_key, "RIGHT", "RIGHT", WAIT_S)
+        self.waiting = True
+        self._began_s = time.monotonic()
+
+    def read(self) -> tuple[bool, list[Drained]]:
+        self.waiting = False
+        return self._connection.read_response() is not None, []
 
 
 class Peeker(Fetcher):

@@ -17,6 +17,7 @@ from tests.fetching import QUEUE, Fetching
 from tests.protocol import envelope
 from tests.services import wait_until
 from worker import fetching, keys
+from worker.ledger import Ledger, Terms
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -264,3 +265,54 @@ def test_a_full_server_is_still_emptied_and_nobody_gives_up(
     send(client, "two")
     assert running.next_tag() == "two"
     assert not running.broken
+
+
+def test_a_server_that_has_forgotten_the_script_costs_no_message(
+    start: Callable[..., Fetching], client: redis.Redis
+) -> None:
+    running = start()
+    wait_idle(client)
+    for number in range(3):
+        client.script_flush()
+        send(client, str(number))
+        assert running.next_tag() == str(number)
+        wait_idle(client)
+
+
+def test_a_drain_behind_a_wait_takes_nothing_unless_the_wait_has_brought_something(client: redis.Redis) -> None:
+    client.flushall()
+    ledger = Ledger(client, "worker:boot", [QUEUE], Terms())
+    assert ledger.drain(1) == []
+    command, read = ledger.drain_if_woken(8, [QUEUE])
+    for number in range(3):
+        send(client, str(number))
+
+    assert read(client.execute_command(*command)) == []
+
+    client.lmove(QUEUE, keys.inbox(ledger.incarnation, QUEUE), "RIGHT", "LEFT")
+    assert [one.held.tag for one in read(client.execute_command(*command))] == ["0", "1", "2"]
+
+
+def test_what_came_as_a_full_worker_ended_its_waits_goes_back_to_the_front(
+    server: ValkeyServer, client: redis.Redis
+) -> None:
+    client.flushall()
+    full = Fetching(server.connection_url)
+    fetcher = full.fetcher
+    full.ledger.drain(1)
+    fetcher._open_waits()  # noqa: SLF001 - the moment is inside
+    for wait in fetcher._waits:  # noqa: SLF001
+        fetcher._begin(wait)  # noqa: SLF001
+    for number in range(3):
+        send(client, str(number))
+    wait_until(lambda: client.hlen(keys.unacked(QUEUE)) > 0)
+
+    fetcher._end_waits()  # noqa: SLF001
+
+    assert client.hlen(keys.unacked(QUEUE)) == 0
+    assert full.fetched.empty()
+    other = Ledger(client, "other:boot", [QUEUE], Terms())
+    assert [one.held.tag for one in other.drain(10)] == ["0", "1", "2"]
+    for wait in fetcher._waits:  # noqa: SLF001
+        wait.close()
+    full.close()

@@ -1,13 +1,15 @@
 -- Take up to a number of messages from the queues' lists and hold each under a claim, atomically.
 -- KEYS  cancelled, then for each queue: unacked, index, 4 × (inbox, list) from the most urgent priority down
--- ARGV  claim, messages to take, bytes to take, job key prefix, result key prefix, job ttl, result ttl, queue names ...
+-- ARGV  claim, messages to take, bytes to take, job key prefix, result key prefix, job ttl, result ttl,
+--       if woken (1 = take nothing unless an inbox holds something), queue names ...
 -- Returns for each message: queue, tag, task id, crashes, message
 -- What is dropped (doubled, cancelled) counts as none, up to a limit: a worker that got fewer than it asked for waits at
 -- its lists, and would not see what was left in its inboxes.
 local KEYS_PER_QUEUE, LISTS, DROPPED_AT_ONCE = 10, 4, 1000
 local claim, left, bytes_left = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local job_prefix, result_prefix, job_ttl, result_ttl = ARGV[4], ARGV[5], ARGV[6], tonumber(ARGV[7])
-local queues = #ARGV - 7
+local if_woken, QUEUES_FROM = ARGV[8] == '1', 8
+local queues = #ARGV - QUEUES_FROM
 local time = redis.call('TIME')
 local now = string.format('%d.%06d', time[1], time[2])
 local cancelled_any = redis.call('EXISTS', KEYS[1]) == 1
@@ -85,7 +87,7 @@ local function take(queue_number, priority, most)
       local message = redis.call('RPOP', source)
       if not message then break end
       bytes_left = bytes_left - #message
-      if hold(message, list, ARGV[7 + queue_number], KEYS[base + 1], KEYS[base + 2]) then
+      if hold(message, list, ARGV[QUEUES_FROM + queue_number], KEYS[base + 1], KEYS[base + 2]) then
         most, left = most - 1, left - 1
       else
         drops_left = drops_left - 1
@@ -94,6 +96,16 @@ local function take(queue_number, priority, most)
   end
 end
 
+local function is_woken()
+  for base = 1, #KEYS - KEYS_PER_QUEUE, KEYS_PER_QUEUE do
+    for priority = 1, LISTS do
+      if redis.call('EXISTS', KEYS[base + 1 + 2 * priority]) == 1 then return true end
+    end
+  end
+  return false
+end
+
+if if_woken and not is_woken() then return taken end
 for priority = 1, LISTS do
   local share = math.ceil(left / queues)
   for queue_number = 1, queues do take(queue_number, priority, share) end
