@@ -1,0 +1,142 @@
+"""Reads Parquet by row ranges, with memory that depends on neither the file's size nor its row groups'.
+
+Pages are read through one buffer a column, row group by row group, and never ahead: `pyarrow.dataset` and pre-buffering
+keep what they read until the file's end (apache/arrow#39808). Held at any time: `read_buffer_bytes` over all columns,
+one page and one dictionary a column, and one batch, whose bytes are at most `batch_rows` × its longest row; a column
+that is dictionary-typed in Arrow costs up to its part of a row group. Page checksums are verified where there are any.
+
+A range that begins inside a row group decodes the pages before it and drops them: Parquet's pages have no row index
+that pyarrow reads. It knows nothing of what the texts are for.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, BinaryIO, Final
+
+import pyarrow.parquet as pq
+
+from worker.storage.footer import Footer, FooterLimits, read_footer
+from worker.storage.sources import Source
+from worker.storage.tables import BATCH_ROWS, Texts, check_range, check_text_columns, texts_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import pyarrow as pa
+
+READ_BUFFER_BYTES: Final = 32 << 20
+_COLUMN_BUFFER_BYTES_MIN: Final = 16 << 10
+_COLUMN_BUFFER_BYTES_MAX: Final = 4 << 20
+# A dictionary is expanded only as its values are used: one that fits here is never expanded before.
+_SMALL_CHUNK_BYTES: Final = 8 << 20
+
+
+class ParquetTable:
+    """Implements `worker.storage.tables.Table` for Parquet. Not thread-safe.
+
+    Opening reads the footer only.
+
+    Args:
+        file: seekable and binary, open as long as this is read.
+        name: what errors call it.
+        limits: what its footer may claim.
+        read_buffer_bytes: for the buffers of all columns that are read together.
+
+    Raises:
+        UnreadableTable: the file is no Parquet, or damaged.
+        OversizedTable: its footer claims more than `limits`.
+        ColumnError: two columns share a name.
+    """
+
+    def __init__(
+        self,
+        file: BinaryIO,
+        name: str,
+        limits: FooterLimits | None = None,
+        read_buffer_bytes: int = READ_BUFFER_BYTES,
+    ) -> None:
+        self._source = Source(file, name)
+        self._read_buffer_bytes = read_buffer_bytes
+        self.footer: Footer = read_footer(self._source, limits or FooterLimits())
+
+    @property
+    def name(self) -> str:
+        """What errors call the file."""
+        return self._source.name
+
+    @property
+    def rows(self) -> int:
+        """Rows of all row groups."""
+        return self.footer.rows
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Every column, with the metadata of the fields and of the file."""
+        return self.footer.schema
+
+    def texts(self, columns: Sequence[str], start: int, stop: int, batch_rows: int = BATCH_ROWS) -> Iterator[Texts]:
+        """Yield texts as `Table.texts` says; only `columns` are decoded."""
+        check_text_columns(self, columns)
+        check_range(self, start, stop)
+        return self._texts(columns, start, stop, batch_rows)
+
+    def batches(self, start: int, stop: int, batch_rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
+        """Yield batches as `Table.batches` says."""
+        check_range(self, start, stop)
+        return self._batches(self.schema.names, start, stop, batch_rows, compact=False)
+
+    def _texts(self, columns: Sequence[str], start: int, stop: int, batch_rows: int) -> Iterator[Texts]:
+        for batch in self._batches(columns, start, stop, batch_rows, compact=True):
+            yield {column: texts_of(batch.column(column)) for column in columns}
+
+    def _batches(
+        self, columns: Sequence[str], start: int, stop: int, batch_rows: int, *, compact: bool
+    ) -> Iterator[pa.RecordBatch]:
+        first = 0
+        for index, group in enumerate(self.footer.row_groups):
+            low, high = max(start - first, 0), min(stop - first, group.rows)
+            if low < high:
+                with self._source.reading():
+                    yield from self._of_group(index, columns, low, high, batch_rows, compact=compact)
+            first += group.rows
+
+    def _of_group(  # noqa: PLR0913 - a range of a group, and how it is read
+        self, index: int, columns: Sequence[str], low: int, high: int, batch_rows: int, *, compact: bool
+    ) -> Iterator[pa.RecordBatch]:
+        file = pq.ParquetFile(
+            self._source,
+            metadata=self.footer.metadata,
+            read_dictionary=self._small_dictionaries(index, columns) if compact else None,
+            pre_buffer=False,
+            buffer_size=self._column_buffer_bytes(columns),
+            page_checksum_verification=True,
+        )
+        at = 0
+        # Sparing threads: the cores are the model's.
+        for batch in file.iter_batches(batch_rows, row_groups=[index], columns=columns, use_threads=False):
+            end = at + batch.num_rows
+            if end > low:
+                wanted = batch.select(list(columns))
+                yield wanted.slice(max(low - at, 0), min(high, end) - max(low, at))
+            if end >= high:
+                return
+            at = end
+
+    def _column_buffer_bytes(self, columns: Sequence[str]) -> int:
+        share = self._read_buffer_bytes // max(len(columns), 1)
+        return min(max(share, _COLUMN_BUFFER_BYTES_MIN), _COLUMN_BUFFER_BYTES_MAX)
+
+    def _small_dictionaries(self, index: int, columns: Sequence[str]) -> list[str]:
+        """Columns that stay dictionaries as they are read: a megabyte that a million rows share is read once.
+
+        Only small ones: where a writer gave the dictionary up half-way, Arrow goes on building it in memory.
+        """
+        group = self.footer.metadata.row_group(index)
+        chunks = (group.column(number) for number in range(group.num_columns))
+        return [
+            chunk.path_in_schema
+            for chunk in chunks
+            if chunk.path_in_schema in columns
+            and chunk.has_dictionary_page
+            and chunk.total_uncompressed_size <= _SMALL_CHUNK_BYTES
+        ]
