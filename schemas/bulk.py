@@ -105,7 +105,7 @@ class BulkClassify(BaseModel):
         default=None,
         ge=1,
         le=SHARD_ROWS_MAX,
-        description="The most rows of a shard, and so of a part; null: as many as a minute's work, always the limit.",
+        description="The most rows of a shard, and so of a part; null: a minute's work, the limit in any case.",
     )
     max_rejection_rate: float = Field(
         default=0.5,

@@ -96,7 +96,9 @@ class BulkPlan(BaseModel):
     request: BulkClassify = Field(description="The request as it was sent.")
     model: PlannedModel = Field(description="The model.")
     limits: BatchLimits = Field(description="How batches are planned.")
-    inputs: list[InputFile] = Field(min_length=1, description="The files, in the order in which their rows come out.")
+    inputs: list[InputFile] = Field(
+        description="The files, in the order in which their rows come out; none if an earlier run covers them all."
+    )
     carried: list[InputFile] = Field(
         default_factory=list, description="Files that match the request, skipped because an earlier run covers them."
     )

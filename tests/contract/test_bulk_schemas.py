@@ -174,6 +174,10 @@ def test_a_run_without_rows_has_a_plan(shards: list[tuple[int, int, int]]) -> No
     assert plan_with(shards, rows=(0, 0)).rows == 0
 
 
+def test_a_night_without_new_files_has_a_plan() -> None:
+    assert plan_with([], rows=()).rows == 0
+
+
 def test_a_plan_carries_its_arrow_schema_as_bytes() -> None:
     schema = bytes(range(256))
     plan = bulk_examples.PLAN.model_copy(update={"arrow_schema": schema})
