@@ -75,7 +75,12 @@ class TableError(BatchmillError):
     Args:
         name: the file.
         reason: what is wrong and, where it can be said, the remedy; never quotes a value.
+
+    Attributes:
+        code: what it is in the contract.
     """
+
+    code = ErrorCode.UNREADABLE_INPUT
 
     def __init__(self, name: str, reason: str) -> None:
         super().__init__(f"{name}: {reason}")
@@ -94,9 +99,10 @@ class OversizedTable(TableError):  # noqa: N818 - names what the file is
 class ColumnError(TableError):
     """A column is missing, of the wrong type, or in the way of another."""
 
-    def __init__(self, name: str, column: str, reason: str) -> None:
+    def __init__(self, name: str, column: str, reason: str, code: ErrorCode = ErrorCode.SCHEMA_MISMATCH) -> None:
         super().__init__(name, f"column {column!r}: {reason}")
         self.column = column
+        self.code = code
 
 
 class BrokenPart(BatchmillError):  # noqa: N818 - names what the file is

@@ -1,8 +1,8 @@
 import gc
 import io
-import os
 import random
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -31,16 +31,16 @@ SCHEMA = pa.schema(
 )
 
 
-def source():
-    random.seed(7)
-    texts = [f"ticket {random.random()}" for _ in range(ROWS)]
+def source() -> ParquetTable:
+    chance = random.Random(7)  # noqa: S311 - texts, no secrets
+    texts = [f"ticket {chance.random()}" for _ in range(ROWS)]
     table = pa.table([pa.array(texts), pa.array(["a", "b", None, "c", "d"] * 100).dictionary_encode()], schema=SCHEMA)
     buffer = io.BytesIO()
     pq.write_table(table, buffer, row_group_size=130)
     return ParquetTable(buffer, "in.parquet")
 
 
-def results(rows=ROWS):
+def results(rows: int = ROWS) -> dict[str, list[Any]]:
     bad = [row % 10 == 3 for row in range(rows)]
     return {
         "label": [None if wrong else "billing" for wrong in bad],
@@ -51,18 +51,20 @@ def results(rows=ROWS):
     }
 
 
-def form(inputs=SCHEMA, **changes):
+def form(inputs: pa.Schema = SCHEMA, **changes: object) -> PartSchema:
     return PartSchema(inputs, COLUMNS, **{"prefix": "", "metadata": METADATA, "row_group_rows": 200, **changes})
 
 
-def test_a_part_holds_the_rows_of_its_span_and_what_was_said_of_them(tmp_path):
+def test_a_part_holds_the_rows_of_its_span_and_what_was_said_of_them(tmp_path: Path) -> None:
     table, path = source(), tmp_path / "part.parquet"
     part = write_part(path, Span(table, 100, 400), results(300), form(), only=None)
     file = pq.ParquetFile(path, page_checksum_verification=True)
     read = file.read()
     assert part.rows == read.num_rows == 300
     assert part.size == path.stat().st_size
-    assert read.select(["text", "code"]).equals(pa.Table.from_batches(table.batches(100, 400)).unify_dictionaries())
+    assert read.select(["text", "code"]).equals(
+        pa.Table.from_batches(table.batches(SCHEMA.names, 100, 400)).unify_dictionaries()
+    )
     for name, values in results(300).items():
         assert read.column(name).to_pylist() == values
     assert [file.metadata.row_group(index).num_rows for index in range(2)] == [200, 100]
@@ -74,10 +76,10 @@ def test_a_part_holds_the_rows_of_its_span_and_what_was_said_of_them(tmp_path):
     assert file.schema_arrow.metadata == expected
     assert file.metadata.metadata.items() >= expected.items()
     assert file.metadata.created_by == f"parquet-cpp-arrow version {pa.__version__}"
-    assert os.listdir(tmp_path) == ["part.parquet"]
+    assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_rejects_file_holds_the_rows_that_are_asked_for(tmp_path):
+def test_a_rejects_file_holds_the_rows_that_are_asked_for(tmp_path: Path) -> None:
     table, said = source(), results()
     rejected = [row for row, code in enumerate(said["error_code"]) if code]
     part = write_part(tmp_path / "rejects.parquet", Span(table, 0, ROWS), said, form(), only=rejected)
@@ -88,13 +90,22 @@ def test_a_rejects_file_holds_the_rows_that_are_asked_for(tmp_path):
     assert set(read.column("error_code").to_pylist()) == {"empty_text"}
 
 
-def test_a_part_without_rows_is_a_file_with_all_columns(tmp_path):
+def test_a_rejects_file_may_name_rows_by_file_and_number_alone(tmp_path: Path) -> None:
+    columns = (ResultColumn("file", Kind.TEXT), ResultColumn("row", Kind.COUNT))
+    named = {"file": ["in.parquet"] * ROWS, "row": list(range(ROWS))}
+    shape = PartSchema(pa.schema([]), columns, prefix="", metadata={}, compression="none")
+    write_part(tmp_path / "rejects.parquet", Span(source(), 0, ROWS), named, shape, only=[3, 499])
+    rows = pq.read_table(tmp_path / "rejects.parquet").to_pylist()
+    assert rows == [{"file": "in.parquet", "row": 3}, {"file": "in.parquet", "row": 499}]
+
+
+def test_a_part_without_rows_is_a_file_with_all_columns(tmp_path: Path) -> None:
     part = write_part(tmp_path / "part.parquet", Span(source(), 5, 5), results(0), form())
     assert part.rows == 0
     assert pq.read_schema(tmp_path / "part.parquet").names == [*SCHEMA.names, *(column.name for column in COLUMNS)]
 
 
-def test_the_same_input_gives_the_same_bytes(tmp_path):
+def test_the_same_input_gives_the_same_bytes(tmp_path: Path) -> None:
     shas = set()
     for attempt in range(3):
         path = tmp_path / f"part-{attempt}.parquet"
@@ -103,7 +114,7 @@ def test_the_same_input_gives_the_same_bytes(tmp_path):
     assert len({path.read_bytes() for path in tmp_path.iterdir()}) == 1
 
 
-def test_the_bytes_do_not_depend_on_how_the_rows_were_batched(tmp_path):
+def test_the_bytes_do_not_depend_on_how_the_rows_were_batched(tmp_path: Path) -> None:
     whole = pa.table({"text": [f"ticket {row * 7919 % 1000}" for row in range(3000)], "row": range(3000)})
     shas = set()
     for batch_rows in (1, 77, 500, 3000):
@@ -114,58 +125,62 @@ def test_the_bytes_do_not_depend_on_how_the_rows_were_batched(tmp_path):
     assert len(shas) == 1
 
 
-class Interruption(Exception):
+class InterruptionError(Exception):
     pass
 
 
 @pytest.mark.parametrize("batches_before", [0, 1, 5], ids=["at-once", "first-group", "later"])
-def test_an_exception_mid_write_leaves_no_file_that_looks_whole_arrow_40502(tmp_path, batches_before):
+def test_an_exception_mid_write_leaves_no_file_that_looks_whole_arrow_40502(
+    tmp_path: Path, batches_before: int
+) -> None:
     path, kept = tmp_path / "part.parquet", tmp_path / "kept"
     batch = pa.record_batch({"text": [f"ticket {row}" for row in range(100)]})
 
-    def half_write():
+    def half_write() -> None:
         with PartWriter(path, batch.schema, {}, row_group_rows=100) as writer:
             kept.hardlink_to(next(tmp_path.glob("*.partial")))  # what a crash would have left
             for _ in range(batches_before):
                 writer.write(batch)
-            raise Interruption
+            raise InterruptionError
 
-    with pytest.raises(Interruption):
+    with pytest.raises(InterruptionError):
         half_write()
     gc.collect()  # pyarrow ends a file when its writer is collected, too
-    assert os.listdir(tmp_path) == ["kept"]
+    assert list(tmp_path.iterdir()) == [kept]
     with kept.open("rb") as left, pytest.raises(UnreadableTable):
         ParquetTable(left, "kept")
 
 
-def test_an_older_part_survives_a_failed_rewrite(tmp_path):
+def test_an_older_part_survives_a_failed_rewrite(tmp_path: Path) -> None:
     path = tmp_path / "part.parquet"
     write_part(path, Span(source(), 0, ROWS), results(), form())
     before = path.read_bytes()
     batch = pa.record_batch({"text": ["a"]})
 
-    def fail():
+    def fail() -> None:
         with PartWriter(path, batch.schema, {}):
-            raise Interruption
+            raise InterruptionError
 
-    with pytest.raises(Interruption):
+    with pytest.raises(InterruptionError):
         fail()
     assert path.read_bytes() == before
 
 
-def test_a_full_disk_is_the_oserror_that_it_is_and_leaves_nothing(tmp_path, monkeypatch):
+def test_a_full_disk_is_the_oserror_that_it_is_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     opened = Path.open
 
     class Full(io.FileIO):
         left = 3000
 
-        def write(self, data):
+        def write(self, data: bytes) -> int:
             self.left -= len(data)
             if self.left < 0:
                 raise OSError(28, "No space left on device")
             return super().write(data)
 
-    def limited(path, mode="r"):
+    def limited(path: Path, mode: str = "r") -> io.IOBase:
         return Full(path, "w") if mode == "wb" else opened(path, mode)
 
     monkeypatch.setattr(Path, "open", limited)
@@ -174,35 +189,35 @@ def test_a_full_disk_is_the_oserror_that_it_is_and_leaves_nothing(tmp_path, monk
     assert caught.value.errno == 28
     del caught
     gc.collect()
-    assert os.listdir(tmp_path) == []
+    assert not list(tmp_path.iterdir())
 
 
-def test_what_reads_back_differently_is_no_part(tmp_path, monkeypatch):
-    close = parts._Sink.close
+def test_what_reads_back_differently_is_no_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    close = parts._Sink.close  # noqa: SLF001 - between writing and verifying there is no other place
 
-    def close_and_flip(sink):
+    def close_and_flip(sink: parts._Sink) -> None:
         close(sink)
         data = bytearray(sink.path.read_bytes())
         data[len(data) // 2] ^= 1
         sink.path.write_bytes(data)
 
-    monkeypatch.setattr(parts._Sink, "close", close_and_flip)
+    monkeypatch.setattr("worker.storage.parts._Sink.close", close_and_flip)
     with pytest.raises(BrokenPart, match="other bytes than were written"):
         write_part(tmp_path / "part.parquet", Span(source(), 0, ROWS), results(), form())
-    assert os.listdir(tmp_path) == []
+    assert not list(tmp_path.iterdir())
 
 
-def test_a_part_that_lost_rows_in_writing_is_no_part(tmp_path, monkeypatch):
+def test_a_part_that_lost_rows_in_writing_is_no_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table, write_table = source(), pq.ParquetWriter.write_table
     monkeypatch.setattr(
         pq.ParquetWriter, "write_table", lambda writer, table, **options: write_table(writer, table[:-1], **options)
     )
     with pytest.raises(BrokenPart, match="500 rows were written, 497 read back"):
         write_part(tmp_path / "part.parquet", Span(table, 0, ROWS), results(), form())
-    assert os.listdir(tmp_path) == []
+    assert not list(tmp_path.iterdir())
 
 
-def test_a_reading_error_mid_write_leaves_nothing(tmp_path):
+def test_a_reading_error_mid_write_leaves_nothing(tmp_path: Path) -> None:
     buffer = io.BytesIO()
     pq.write_table(
         pa.table({"text": [f"ticket {row}" for row in range(ROWS)]}),
@@ -215,25 +230,27 @@ def test_a_reading_error_mid_write_leaves_nothing(tmp_path):
     table = ParquetTable(io.BytesIO(bytes(data)), "in.parquet")
     with pytest.raises(UnreadableTable):
         write_part(tmp_path / "part.parquet", Span(table, 0, ROWS), results(), form(table.schema))
-    assert os.listdir(tmp_path) == []
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("spoil", [{"label": []}, {"extra": [1] * ROWS}], ids=["short", "unknown"])
-def test_results_that_do_not_fit_the_span_are_refused_before_anything_is_written(tmp_path, spoil):
+def test_results_that_do_not_fit_the_span_are_refused_before_anything_is_written(
+    tmp_path: Path, spoil: dict[str, list[int]]
+) -> None:
     with pytest.raises(ValueError, match=next(iter(spoil))):
         write_part(tmp_path / "part.parquet", Span(source(), 0, ROWS), {**results(), **spoil}, form())
-    assert os.listdir(tmp_path) == []
+    assert not list(tmp_path.iterdir())
 
 
-def test_an_input_column_of_the_name_of_ours_is_an_error_that_names_the_way_out():
+def test_an_input_column_of_the_name_of_ours_is_an_error_that_names_the_way_out() -> None:
     files = [("a.parquet", SCHEMA), ("b.parquet", pa.schema([("text", pa.string()), ("score", pa.int32())]))]
-    with pytest.raises(ColumnError, match=r"b\.parquet: column 'score': .*--prefix"):
+    with pytest.raises(ColumnError, match=r"b\.parquet: column 'score': .*column_prefix"):
         check_names(files, COLUMNS, "")
     check_names(files, COLUMNS, "ml_")
     assert form(unify_schemas(files), prefix="ml_").schema.names[-1] == "ml_error_code"
 
 
-def test_every_kind_of_column_survives_a_part_untouched(tmp_path):
+def test_every_kind_of_column_survives_a_part_untouched(tmp_path: Path) -> None:
     kinds = pa.table(
         {
             "nested": pa.array([[{"a": [1, None]}], None, []], pa.list_(pa.struct([("a", pa.list_(pa.int16()))]))),
@@ -264,7 +281,7 @@ def test_every_kind_of_column_survives_a_part_untouched(tmp_path):
     assert extension == b"geo.shape"
 
 
-def test_files_with_different_schemas_make_parts_of_one_schema(tmp_path):
+def test_files_with_different_schemas_make_parts_of_one_schema(tmp_path: Path) -> None:
     first = pa.table({"text": ["a"], "n": pa.array([1], pa.int32())})
     second = pa.table({"extra": ["e"], "n": pa.array([2**40], pa.int64()), "text": pa.array(["b"]).dictionary_encode()})
     tables = []
@@ -282,7 +299,7 @@ def test_files_with_different_schemas_make_parts_of_one_schema(tmp_path):
     ]
 
 
-def test_json_lines_are_written_like_any_table(tmp_path):
+def test_json_lines_are_written_like_any_table(tmp_path: Path) -> None:
     table = JsonlTable(io.BytesIO(b'{"text": "a", "n": 1}\nbroken\n{"text": "b"}\n'), "in.jsonl")
     write_part(tmp_path / "part.parquet", Span(table, 0, 3), results(3), form(table.schema))
     assert pq.read_table(tmp_path / "part.parquet").select(["text", "n"]).to_pylist() == [
@@ -293,7 +310,7 @@ def test_json_lines_are_written_like_any_table(tmp_path):
 
 
 @pytest.mark.parametrize("module", ["duckdb", "pandas", "polars"])
-def test_other_readers_read_a_part(tmp_path, module):
+def test_other_readers_read_a_part(tmp_path: Path, module: str) -> None:
     reader = pytest.importorskip(module)
     path = tmp_path / "part.parquet"
     write_part(path, Span(source(), 0, ROWS), results(), form())

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import pyarrow as pa
 
+from schemas.errors import ErrorCode
 from worker.errors import ColumnError
 from worker.storage.parts import ROW_GROUP_ROWS, Part, PartWriter
 from worker.storage.tables import BATCH_ROWS
 from worker.storage.unify import conform
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from worker.storage.tables import Table
@@ -59,11 +60,12 @@ class PartSchema:
     """The columns of every part: those of the inputs, then ours.
 
     Attributes:
-        inputs: as `unify_schemas` gave it.
+        inputs: as `unify_schemas` gave it, or, of a rejects file, as much of it as names the row.
         results: ours, named without the prefix.
         prefix: before each of our names in the file.
         metadata: key-value pairs for the file.
         row_group_rows: rows of a row group.
+        compression: `zstd`, `snappy`, `gzip` or `none`.
     """
 
     inputs: pa.Schema
@@ -71,6 +73,7 @@ class PartSchema:
     prefix: str
     metadata: Mapping[str, str]
     row_group_rows: int = ROW_GROUP_ROWS
+    compression: str = "zstd"
 
     @property
     def schema(self) -> pa.Schema:
@@ -98,8 +101,8 @@ def check_names(files: Iterable[tuple[str, pa.Schema]], results: Sequence[Result
     for name, schema in files:
         for column in schema.names:
             if column in ours:
-                text = "a result column has this name too; set another prefix for the result columns (--prefix)"
-                raise ColumnError(name, column, text)
+                text = "a result column has this name too; set another prefix for the result columns (column_prefix)"
+                raise ColumnError(name, column, text, ErrorCode.COLUMN_EXISTS)
 
 
 def write_part(
@@ -121,14 +124,14 @@ def write_part(
         ValueError: a result column is missing, unknown, or of another length than the span.
     """
     _check_results(results, form, span.stop - span.start)
-    with PartWriter(path, form.schema, form.metadata, form.row_group_rows) as writer:
+    with PartWriter(path, form.schema, form.metadata, form.row_group_rows, form.compression) as writer:
         at = 0
-        for batch in span.table.batches(span.start, span.stop, BATCH_ROWS):
-            end = at + batch.num_rows
+        for rows, inputs in _inputs(span, form.inputs):
+            end = at + rows
             if only is None:
-                writer.write(_labelled(span.table.name, batch, at, results, form))
+                writer.write(_labelled(inputs, at, end, results, form))
             elif kept := [row - at for row in only if at <= row < end]:
-                writer.write(_labelled(span.table.name, batch, at, results, form).take(pa.array(kept)))
+                writer.write(_labelled(inputs, at, end, results, form).take(pa.array(kept)))
             at = end
     return writer.part
 
@@ -140,9 +143,19 @@ def _check_results(results: Results, form: PartSchema, rows: int) -> None:
         raise ValueError(f"every result column needs a value for each of {rows} rows: see {', '.join(wrong)}")
 
 
-def _labelled(name: str, batch: pa.RecordBatch, at: int, results: Results, form: PartSchema) -> pa.RecordBatch:
-    """Return a batch with its results, those from row `at` on, in the part's schema."""
-    inputs = conform(name, batch, form.inputs)
-    end = at + batch.num_rows
-    ours = [pa.array(results[column.name][at:end], _TYPES[column.kind]) for column in form.results]
-    return pa.RecordBatch.from_arrays([*inputs.columns, *ours], schema=form.schema)
+def _inputs(span: Span, schema: pa.Schema) -> Iterator[tuple[int, list[pa.Array]]]:
+    """Yield the columns of `schema`, batch by batch, each with its number of rows."""
+    table = span.table
+    columns = [name for name in schema.names if name in table.schema.names]
+    if columns:
+        for batch in table.batches(columns, span.start, span.stop, BATCH_ROWS):
+            yield batch.num_rows, conform(table.name, batch, schema).columns
+        return
+    for start in range(span.start, span.stop, BATCH_ROWS):
+        rows = min(BATCH_ROWS, span.stop - start)
+        yield rows, [pa.nulls(rows, field.type) for field in schema]
+
+
+def _labelled(inputs: list[pa.Array], start: int, stop: int, results: Results, form: PartSchema) -> pa.RecordBatch:
+    ours = [pa.array(results[column.name][start:stop], _TYPES[column.kind]) for column in form.results]
+    return pa.RecordBatch.from_arrays([*inputs, *ours], schema=form.schema)

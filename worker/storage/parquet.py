@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from worker.storage.footer import Footer, FooterLimits, read_footer
 from worker.storage.sources import Source
-from worker.storage.tables import BATCH_ROWS, Texts, check_range, check_text_columns, texts_of
+from worker.storage.tables import BATCH_ROWS, Texts, check_columns, check_range, check_text_columns, texts_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -80,10 +80,13 @@ class ParquetTable:
         check_range(self, start, stop)
         return self._texts(columns, start, stop, batch_rows)
 
-    def batches(self, start: int, stop: int, batch_rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
-        """Yield batches as `Table.batches` says."""
+    def batches(
+        self, columns: Sequence[str], start: int, stop: int, batch_rows: int = BATCH_ROWS
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield batches as `Table.batches` says; only `columns` are decoded."""
+        check_columns(self, columns)
         check_range(self, start, stop)
-        return self._batches(self.schema.names, start, stop, batch_rows, compact=False)
+        return self._batches(columns, start, stop, batch_rows, compact=False)
 
     def _texts(self, columns: Sequence[str], start: int, stop: int, batch_rows: int) -> Iterator[Texts]:
         for batch in self._batches(columns, start, stop, batch_rows, compact=True):

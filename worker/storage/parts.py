@@ -54,6 +54,7 @@ class PartWriter:
         schema: of every batch, with the metadata that the file shall carry.
         metadata: more key-value pairs for the file; they win over the schema's own.
         row_group_rows: rows of every row group but the last.
+        compression: `zstd`, `snappy`, `gzip` or `none`.
 
     Raises:
         BrokenPart: at the end of the block: the file does not read back as it was written.
@@ -63,12 +64,18 @@ class PartWriter:
     part: Part
 
     def __init__(
-        self, path: Path, schema: pa.Schema, metadata: Mapping[str, str], row_group_rows: int = ROW_GROUP_ROWS
+        self,
+        path: Path,
+        schema: pa.Schema,
+        metadata: Mapping[str, str],
+        row_group_rows: int = ROW_GROUP_ROWS,
+        compression: str = "zstd",
     ) -> None:
         own = {key.encode(): value.encode() for key, value in sorted(metadata.items())}
         self.schema = schema.with_metadata({**(schema.metadata or {}), **own})
         self._path = path
         self._row_group_rows = row_group_rows
+        self._compression = compression
         self._waiting: list[pa.RecordBatch] = []
         self._waiting_rows = 0
         self._rows = 0
@@ -76,7 +83,7 @@ class PartWriter:
     def __enter__(self) -> Self:
         self._sink = _Sink(self._path.with_name(self._path.name + _PARTIAL_SUFFIX))
         try:
-            self._writer = _writer(self._sink, self.schema)
+            self._writer = _writer(self._sink, self.schema, self._compression)
         except BaseException:
             self._sink.abandon()
             raise
@@ -180,11 +187,11 @@ class _Sink:
             self._file.close()
 
 
-def _writer(sink: _Sink, schema: pa.Schema) -> pq.ParquetWriter:
+def _writer(sink: _Sink, schema: pa.Schema, compression: str) -> pq.ParquetWriter:
     return pq.ParquetWriter(
         sink,
         schema,
-        compression="zstd",
+        compression=compression,
         version="2.6",
         write_statistics=True,
         write_page_checksum=True,

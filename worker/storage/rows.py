@@ -30,6 +30,7 @@ from worker.storage.tables import (
     NOT_UTF8,
     Text,
     Texts,
+    check_columns,
     check_distinct,
     check_range,
     check_text_columns,
@@ -96,10 +97,13 @@ class _RowTable(ABC):
             for records in self._ranged(start, stop, batch_rows)
         )
 
-    def batches(self, start: int, stop: int, batch_rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
+    def batches(
+        self, columns: Sequence[str], start: int, stop: int, batch_rows: int = BATCH_ROWS
+    ) -> Iterator[pa.RecordBatch]:
         """Yield batches as `Table.batches` says; what is no string in JSON becomes its JSON text."""
+        check_columns(self, columns)
         check_range(self, start, stop)
-        return (self._batch(records) for records in self._ranged(start, stop, batch_rows))
+        return (_batch(columns, records) for records in self._ranged(start, stop, batch_rows))
 
     @abstractmethod
     def _scanned(self) -> Scan:
@@ -134,10 +138,6 @@ class _RowTable(ABC):
             yield batch
         if left:
             raise UnreadableTable(self.name, f"it ends {left} rows early: it is not the file that was scanned")
-
-    def _batch(self, records: Sequence[Record]) -> pa.RecordBatch:
-        columns = [[_passed(record, column) for record in records] for column in self.scan.columns]
-        return pa.RecordBatch.from_arrays([pa.array(column, pa.string()) for column in columns], schema=self.schema)
 
 
 class CsvTable(_RowTable):
@@ -196,6 +196,11 @@ def _object(line: bytes) -> Record:
     if not isinstance(value, dict):
         return ItemFailed(ErrorCode.NOT_TEXT, "the line is no JSON object")
     return value
+
+
+def _batch(columns: Sequence[str], records: Sequence[Record]) -> pa.RecordBatch:
+    values = [[_passed(record, column) for record in records] for column in columns]
+    return pa.RecordBatch.from_arrays([pa.array(column, pa.string()) for column in values], list(columns))
 
 
 def _text(record: Record, column: str) -> Text:

@@ -54,10 +54,13 @@ class Table(Protocol):
         """
         ...
 
-    def batches(self, start: int, stop: int, batch_rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
-        """Yield rows `[start, stop)` of all columns in order, at most `batch_rows` at a time. Blocks on the file.
+    def batches(
+        self, columns: Sequence[str], start: int, stop: int, batch_rows: int = BATCH_ROWS
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield rows `[start, stop)` of `columns` in order, at most `batch_rows` at a time. Blocks on the file.
 
         Raises:
+            ColumnError: at once: a column is missing.
             UnreadableTable: the content is damaged.
             ValueError: no such range.
         """
@@ -70,14 +73,22 @@ def check_range(table: Table, start: int, stop: int) -> None:
         raise ValueError(f"{table.name} has {table.rows} rows: there is no range [{start}, {stop})")
 
 
+def check_columns(table: Table, columns: Sequence[str]) -> None:
+    """Raise ColumnError unless every one of `columns` is there; an empty file without a header may lack all."""
+    if not table.rows and not table.schema.names:
+        return
+    missing = next((column for column in columns if column not in table.schema.names), None)
+    if missing is not None:
+        text = f"there is no such column; the columns are {', '.join(table.schema.names)}"
+        raise ColumnError(table.name, missing, text, ErrorCode.UNKNOWN_COLUMN)
+
+
 def check_text_columns(table: Table, columns: Sequence[str]) -> None:
     """Raise ColumnError unless every one of `columns` is there and may hold text."""
-    for column in columns:
-        if column not in table.schema.names:
-            known = ", ".join(table.schema.names)
-            raise ColumnError(table.name, column, f"there is no such column; the columns are {known}")
-        kind = table.schema.field(column).type
-        if not _may_hold_text(kind):
+    check_columns(table, columns)
+    for field in table.schema:
+        column, kind = field.name, field.type
+        if column in columns and not _may_hold_text(kind):
             raise ColumnError(table.name, column, f"it holds {kind}, not text; cast it or name another column")
 
 

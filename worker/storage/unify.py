@@ -39,6 +39,21 @@ def unify_schemas(files: Iterable[tuple[str, pa.Schema]]) -> pa.Schema:
     return pa.schema(unified, files[0][1].metadata)
 
 
+def schema_to_bytes(schema: pa.Schema) -> bytes:
+    """Return the schema as an Arrow IPC message, for a plan to pin."""
+    return bytes(schema.serialize())
+
+
+def schema_from_bytes(data: bytes) -> pa.Schema:
+    """Return the schema that `schema_to_bytes` took."""
+    return pa.ipc.read_schema(pa.py_buffer(data))
+
+
+def column_types(schema: pa.Schema) -> list[tuple[str, str]]:
+    """Return the columns' names and their types as Arrow spells them."""
+    return [(field.name, str(field.type)) for field in schema]
+
+
 def conform(name: str, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """Return the batch with the columns, order and types of a schema that `unify_schemas` made.
 
