@@ -13,16 +13,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, BinaryIO, Final
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from worker.errors import UnreadableTable
 from worker.storage.footer import Footer, FooterLimits, read_footer
 from worker.storage.sources import Source
 from worker.storage.tables import BATCH_ROWS, Texts, check_columns, check_range, check_text_columns, texts_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-
-    import pyarrow as pa
 
 READ_BUFFER_BYTES: Final = 32 << 20
 _COLUMN_BUFFER_BYTES_MIN: Final = 16 << 10
@@ -120,10 +121,21 @@ class ParquetTable:
             end = at + batch.num_rows
             if end > low:
                 wanted = batch.select(list(columns))
+                self._check_dictionaries(wanted)
                 yield wanted.slice(max(low - at, 0), min(high, end) - max(low, at))
             if end >= high:
                 return
             at = end
+        text = f"row group {index} ends after {at} of {self.footer.row_groups[index].rows} rows"
+        raise UnreadableTable(self.name, text)
+
+    def _check_dictionaries(self, batch: pa.RecordBatch) -> None:
+        """Arrow takes a damaged page's word for which entry a row has; used as it is, it reads foreign memory."""
+        for name, column in zip(batch.schema.names, batch.columns, strict=True):
+            if isinstance(column, pa.DictionaryArray) and column.null_count < len(column):
+                bounds = pc.min_max(column.indices)
+                if bounds["min"].as_py() < 0 or bounds["max"].as_py() >= len(column.dictionary):
+                    raise UnreadableTable(self.name, f"column {name!r}: a row names an entry that is not there")
 
     def _column_buffer_bytes(self, columns: Sequence[str]) -> int:
         share = self._read_buffer_bytes // max(len(columns), 1)
@@ -134,12 +146,8 @@ class ParquetTable:
 
         Only small ones: where a writer gave the dictionary up half-way, Arrow goes on building it in memory.
         """
-        group = self.footer.metadata.row_group(index)
-        chunks = (group.column(number) for number in range(group.num_columns))
         return [
-            chunk.path_in_schema
-            for chunk in chunks
-            if chunk.path_in_schema in columns
-            and chunk.has_dictionary_page
-            and chunk.total_uncompressed_size <= _SMALL_CHUNK_BYTES
+            chunk.path
+            for chunk in self.footer.row_groups[index].chunks
+            if chunk.path in columns and chunk.has_dictionary and chunk.uncompressed_bytes <= _SMALL_CHUNK_BYTES
         ]
