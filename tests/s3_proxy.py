@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 DRIP_WAIT_S: Final = 0.05
+SIP_BYTES: Final = 65_536
+SIP_WAIT_S: Final = 0.1
 _SLOW_DOWN: Final = b"<?xml version='1.0'?><Error><Code>SlowDown</Code><Message>secret words</Message></Error>"
 _REFUSED: Final = b"<?xml version='1.0'?><Error><Code>InvalidArgument</Code></Error>"
 _HOP_BY_HOP: Final = frozenset({"connection", "expect", "transfer-encoding", "content-length", "keep-alive"})
@@ -32,6 +34,7 @@ class Fault(StrEnum):
     FLIP_ANSWER = "flip_answer"  # one bit of the answer's body
     FLIP_REQUEST = "flip_request"  # one bit of the request's body
     DRIP = "drip"  # the answer's body, byte by byte
+    SIP = "sip"  # the request's body is taken slowly
     LOSE_ANSWER = "lose_answer"  # the server has done it, and nobody is told
     STALL = "stall"  # nothing is answered, for long
 
@@ -119,13 +122,15 @@ class _Server(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    wbufsize = 65_536
     server: _Server
 
     def handle_one(self) -> None:
         proxy = self.server.proxy
         headers = {name.lower(): value for name, value in self.headers.items()}
         fault = proxy.fault_of(self.command, headers)
-        body = self.rfile.read(int(headers.get("content-length", 0)))
+        body = self._body(int(headers.get("content-length", 0)), SIP_WAIT_S if fault is Fault.SIP else 0.0)
         if fault is Fault.THROTTLE or proxy.refuses(headers):
             self._answer(503 if fault else 400, {}, _SLOW_DOWN if fault else _REFUSED, None)
             return
@@ -141,10 +146,22 @@ class _Handler(BaseHTTPRequestHandler):
             return
         self._answer(status, answer_headers, content, fault)
 
+    def handle_expect_100(self) -> bool:
+        going_on = super().handle_expect_100()
+        self.wfile.flush()
+        return going_on
+
     do_GET = do_PUT = do_HEAD = do_DELETE = do_POST = handle_one  # noqa: N815 - as http.server calls them
 
     def log_message(self, *_: object) -> None:
         """Say nothing."""
+
+    def _body(self, size_bytes: int, wait_s: float) -> bytes:
+        pieces = []
+        for start in range(0, size_bytes, SIP_BYTES):
+            pieces.append(self.rfile.read(min(SIP_BYTES, size_bytes - start)))
+            time.sleep(wait_s)
+        return b"".join(pieces)
 
     def _forward(self, body: bytes) -> tuple[int, dict[str, str], bytes]:
         upstream = self.server.proxy.upstream()
@@ -178,6 +195,7 @@ class _Handler(BaseHTTPRequestHandler):
         for piece in [content[at : at + 1] for at in range(len(content))] if fault is Fault.DRIP else [content]:
             self.wfile.write(piece)
             if fault is Fault.DRIP:
+                self.wfile.flush()
                 time.sleep(DRIP_WAIT_S)
 
 

@@ -301,6 +301,14 @@ def test_a_fifth_of_all_requests_throttled_changes_nothing(faulty: Place, proxy:
             assert reader.read() == part.read_bytes()
 
 
+def test_aws_sdk_pandas_2987_a_create_that_is_told_to_slow_down_is_repeated(
+    faulty: Place, proxy: S3Proxy, tmp_path: Path
+) -> None:
+    part, sha256 = write(tmp_path, CONTENT)
+    proxy.inject("PUT", Fault.THROTTLE, times=3)
+    assert faulty.store.create(f"{faulty.prefix}/part", part, sha256).is_new
+
+
 def test_a_store_that_always_throttles_is_given_up_in_time(faulty: Place, proxy: S3Proxy) -> None:
     proxy.share(Fault.THROTTLE, 1.0)
     began_s = time.monotonic()
@@ -342,6 +350,15 @@ def test_a_store_that_always_trickles_is_given_up_in_time(faulty: Place, proxy: 
     began_s = time.monotonic()
     with faulty.store.open(info) as reader, pytest.raises(Unavailable, match="too slowly"):
         reader.read()
+    assert time.monotonic() - began_s < BOUND_S
+
+
+def test_a_body_that_is_taken_too_slowly_is_sent_again(faulty: Place, proxy: S3Proxy, tmp_path: Path) -> None:
+    part, sha256 = write(tmp_path, CONTENT * 16)
+    store = S3Store(Limits(read_s=5.0, transfer_s=1.0, total_s=6.0, slowest_bytes_per_s=1024**3))
+    proxy.inject("PUT", Fault.SIP)
+    began_s = time.monotonic()
+    assert store.create(f"{faulty.prefix}/part", part, sha256).is_new
     assert time.monotonic() - began_s < BOUND_S
 
 
@@ -466,6 +483,24 @@ def test_a_full_disk_leaves_no_name(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     with pytest.raises(OutOfSpace, match="free some space"):
         LocalStore().create(str(tmp_path / "out" / "part"), part, sha256)
     assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_a_link_whose_answer_was_lost_is_known_as_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    part, sha256 = write(tmp_path, CONTENT)
+    link = os.link
+
+    def repeated(source: Path, target: Path) -> None:
+        link(source, target)
+        raise FileExistsError(17, "File exists")
+
+    monkeypatch.setattr(os, "link", repeated)
+    creation = LocalStore().create(str(tmp_path / "out" / "part"), part, sha256)
+    assert creation == Creation(Outcome.CREATED, sha256)
+
+
+def test_a_missing_source_is_named(place: Place, tmp_path: Path) -> None:
+    with pytest.raises(NotFound, match="no-part"):
+        place.store.create(f"{place.prefix}/part", tmp_path / "no-part", "0" * 64)
 
 
 def test_a_directory_that_links_to_itself_is_listed_once(tmp_path: Path) -> None:

@@ -84,10 +84,10 @@ class LocalStore:
 
     def create(self, uri: str, source: Path, sha256: str) -> Creation:
         """Copy a file under a new name; see `ObjectStore`."""
-        with translated_os_errors(uri):
-            if source.stat().st_size > MAX_OBJECT_BYTES:
+        with translated_os_errors(str(source)), source.open("rb") as content:
+            if os.fstat(content.fileno()).st_size > MAX_OBJECT_BYTES:
                 raise TooLarge(uri, f"more than {MAX_OBJECT_BYTES:,} bytes in one object; write smaller parts")
-            with source.open("rb") as content:
+            with translated_os_errors(uri):
                 return _written(uri, iter(lambda: content.read(CHUNK_BYTES), b""), sha256, only_new=True)
 
     def get_bytes(self, uri: str) -> bytes:
@@ -173,7 +173,8 @@ def _written(uri: str, pieces: Iterable[bytes], sha256: str, *, only_new: bool) 
             draft.replace(path)
         _flush_directory(path.parent)
     except FileExistsError:
-        return Creation(Outcome.EXISTS, _sha256(path))
+        if not path.samefile(draft):  # else NFS has lost the answer to the first try and repeated it
+            return Creation(Outcome.EXISTS, _sha256(path))
     finally:
         draft.unlink(missing_ok=True)
     return Creation(Outcome.CREATED, sha256)
@@ -222,6 +223,6 @@ def _error(uri: str, error: OSError) -> StorageError:
         return NotConditional(uri, f"the file system has no hard links ({name}); write to another, or to S3")
     if error.errno in (errno.ENOENT, errno.ENOTDIR):
         return NotFound(uri, "there is no such file")
-    if error.errno in (errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP, errno.EINVAL):
+    if error.errno in (errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG, errno.ELOOP, errno.EINVAL):
         return BadLocation(uri, f"this cannot name a file ({name})")
     return Unavailable(uri, f"the file system failed ({name}); look at the disk or the mount, then try again")

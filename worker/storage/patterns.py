@@ -43,7 +43,7 @@ class Pattern:
 
     def matches(self, path: str) -> bool:
         """Whether the pattern means the object at `path`."""
-        if not self.is_glob and path == self.text:
+        if path == self.text:  # also a name that happens to have brackets
             return not path.endswith("/")
         if not path.startswith(self.directory) or path.endswith("/") or _is_hidden(path[len(self.directory) :]):
             return False
