@@ -14,7 +14,7 @@ import pytest
 from schemas.errors import ErrorCode
 from worker.errors import ColumnError, ItemFailed, OversizedTable, TableError, UnreadableTable
 from worker.storage.footer import FooterLimits, RowGroup
-from worker.storage.parquet import ParquetTable
+from worker.storage.parquet import BATCH_BYTES, ParquetTable
 from worker.storage.tables import NOT_UTF8, Texts
 
 ROWS = 1000
@@ -145,9 +145,10 @@ def test_two_columns_of_one_name_are_refused() -> None:
 
 
 def test_a_name_with_a_dot_is_not_taken_for_a_nested_field() -> None:
-    struct_column = pa.array([{"b": 1}, {"b": 2}])
-    table = opened(pa.table({"a": struct_column, "a.b": ["x", "y"], "a.b.c": ["p", "q"]}))
+    whole = pa.table({"a": pa.array([{"b": "1"}, {"b": "2"}]), "a.b": ["x", "y"], "a.b.c": ["p", "q"]})
+    table = opened(whole)
     assert texts_of(table, ["a.b"], 0, 2) == {"a.b": ["x", "y"]}
+    assert pa.Table.from_batches(table.batches(whole.schema.names, 0, 2)).equals(whole)
 
 
 def test_files_without_rows_or_row_groups_give_nothing() -> None:
@@ -182,6 +183,13 @@ def test_a_text_that_a_million_rows_share_is_decoded_once() -> None:
     for batch in table.texts(["text"], 0, 20_000, 5000):
         assert len({id(text) for text in batch["text"]}) == 1
         assert pa.total_allocated_bytes() - before < 8 << 20
+    rows = 0
+    for whole in table.batches(["text"], 0, 20_000, 5000):
+        assert whole.schema.field("text").type == pa.string()
+        assert whole.nbytes <= BATCH_BYTES * 1.01
+        assert pa.total_allocated_bytes() - before < 3 * BATCH_BYTES
+        rows += whole.num_rows
+    assert rows == 20_000
 
 
 def _peak_bytes(table: ParquetTable, read: Callable[[ParquetTable], Iterator[object]]) -> tuple[int, int]:

@@ -125,6 +125,16 @@ def test_the_bytes_do_not_depend_on_how_the_rows_were_batched(tmp_path: Path) ->
     assert len(shas) == 1
 
 
+def test_a_row_group_of_long_rows_ends_early(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parts, "ROW_GROUP_BYTES", 100_000)
+    batch = pa.record_batch({"text": ["x" * 1000] * 50})
+    with PartWriter(tmp_path / "part.parquet", batch.schema, {}) as writer:
+        for _ in range(5):
+            writer.write(batch)
+    metadata = pq.read_metadata(tmp_path / "part.parquet")
+    assert [metadata.row_group(index).num_rows for index in range(metadata.num_row_groups)] == [100, 100, 50]
+
+
 class InterruptionError(Exception):
     pass
 

@@ -1,9 +1,11 @@
 """Reads Parquet by row ranges, with memory that depends on neither the file's size nor its row groups'.
 
 Pages are read through one buffer a column, row group by row group, and never ahead: `pyarrow.dataset` and pre-buffering
-keep what they read until the file's end (apache/arrow#39808). Held at any time: `read_buffer_bytes` over all columns,
-one page and one dictionary a column, and one batch, whose bytes are at most `batch_rows` × its longest row; a column
-that is dictionary-typed in Arrow costs up to its part of a row group. Page checksums are verified where there are any.
+keep what they read until the file's end (apache/arrow#39808). Held at any time: `read_buffer_bytes` over all columns
+(at least 16 KiB each), one page and one dictionary a column, and one batch. A batch has at most `batch_rows` times its
+longest row, and no more than `BATCH_BYTES` where rows share the values of a small dictionary, a megabyte that a million
+rows name, say. A column that is dictionary-typed in Arrow costs up to its part of a row group. Page checksums are
+verified where a file has them.
 
 A range that begins inside a row group decodes the pages before it and drops them: Parquet's pages have no row index
 that pyarrow reads. It knows nothing of what the texts are for.
@@ -20,7 +22,15 @@ import pyarrow.parquet as pq
 from worker.errors import UnreadableTable
 from worker.storage.footer import Footer, FooterLimits, read_footer
 from worker.storage.sources import Source
-from worker.storage.tables import BATCH_ROWS, Texts, check_columns, check_range, check_text_columns, texts_of
+from worker.storage.tables import (
+    BATCH_ROWS,
+    Texts,
+    check_columns,
+    check_range,
+    check_text_columns,
+    may_hold_text,
+    texts_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -28,6 +38,7 @@ if TYPE_CHECKING:
 READ_BUFFER_BYTES: Final = 32 << 20
 _COLUMN_BUFFER_BYTES_MIN: Final = 16 << 10
 _COLUMN_BUFFER_BYTES_MAX: Final = 4 << 20
+BATCH_BYTES: Final = 32 << 20
 # A dictionary is expanded only as its values are used: one that fits here is never expanded before.
 _SMALL_CHUNK_BYTES: Final = 8 << 20
 
@@ -87,30 +98,31 @@ class ParquetTable:
         """Yield batches as `Table.batches` says; only `columns` are decoded."""
         check_columns(self, columns)
         check_range(self, start, stop)
-        return self._batches(columns, start, stop, batch_rows, compact=False)
+        schema = pa.schema([self.schema.field(column) for column in columns])
+        compact = self._batches(columns, start, stop, batch_rows)
+        return (expanded for batch in compact for expanded in _expanded(batch, schema))
 
     def _texts(self, columns: Sequence[str], start: int, stop: int, batch_rows: int) -> Iterator[Texts]:
-        for batch in self._batches(columns, start, stop, batch_rows, compact=True):
+        for batch in self._batches(columns, start, stop, batch_rows):
             yield {column: texts_of(batch.column(column)) for column in columns}
 
-    def _batches(
-        self, columns: Sequence[str], start: int, stop: int, batch_rows: int, *, compact: bool
-    ) -> Iterator[pa.RecordBatch]:
+    def _batches(self, columns: Sequence[str], start: int, stop: int, batch_rows: int) -> Iterator[pa.RecordBatch]:
+        """Yield batches whose columns may be dictionaries where the schema has their values."""
         first = 0
         for index, group in enumerate(self.footer.row_groups):
             low, high = max(start - first, 0), min(stop - first, group.rows)
             if low < high:
                 with self._source.reading():
-                    yield from self._of_group(index, columns, low, high, batch_rows, compact=compact)
+                    yield from self._of_group(index, columns, low, high, batch_rows)
             first += group.rows
 
-    def _of_group(  # noqa: PLR0913 - a range of a group, and how it is read
-        self, index: int, columns: Sequence[str], low: int, high: int, batch_rows: int, *, compact: bool
+    def _of_group(
+        self, index: int, columns: Sequence[str], low: int, high: int, batch_rows: int
     ) -> Iterator[pa.RecordBatch]:
         file = pq.ParquetFile(
             self._source,
             metadata=self.footer.metadata,
-            read_dictionary=self._small_dictionaries(index, columns) if compact else None,
+            read_dictionary=self._small_dictionaries(index, columns),
             pre_buffer=False,
             buffer_size=self._column_buffer_bytes(columns),
             page_checksum_verification=True,
@@ -149,5 +161,29 @@ class ParquetTable:
         return [
             chunk.path
             for chunk in self.footer.row_groups[index].chunks
-            if chunk.path in columns and chunk.has_dictionary and chunk.uncompressed_bytes <= _SMALL_CHUNK_BYTES
+            if chunk.path in columns
+            and "." not in chunk.path  # which may be a nested field of that spelling
+            and chunk.has_dictionary
+            and chunk.uncompressed_bytes <= _SMALL_CHUNK_BYTES
+            and may_hold_text(self.schema.field(chunk.path).type)
         ]
+
+
+def _expanded(batch: pa.RecordBatch, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Yield the batch with the schema's types, in pieces of at most `BATCH_BYTES` or one row."""
+    compact = [column for column, field in zip(batch.columns, schema, strict=True) if column.type != field.type]
+    if batch.num_rows > 1 and sum(map(_values_bytes, compact)) > BATCH_BYTES:
+        half = batch.num_rows // 2
+        yield from _expanded(batch.slice(0, half), schema)
+        yield from _expanded(batch.slice(half), schema)
+        return
+    columns = [
+        column if column.type == field.type else column.dictionary_decode().cast(field.type)
+        for column, field in zip(batch.columns, schema, strict=True)
+    ]
+    yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _values_bytes(column: pa.DictionaryArray) -> int:
+    lengths = pc.binary_length(column.dictionary).cast(pa.int64())
+    return pc.sum(lengths.take(column.indices)).as_py() or 0

@@ -3,7 +3,8 @@
 pyarrow ends a file properly whenever its writer is closed or collected, even after an exception, so what was half
 written looks whole (apache/arrow#40502). Here the bytes go through a sink that refuses everything once writing has
 failed, into a file of another name that gets the part's name only after it was read back. The same rows give the same
-bytes under one pyarrow version, however they were batched: row groups have a fixed size, and nothing depends on time.
+bytes under one pyarrow version, however they were batched (unless rows are so long that a row group ends early, at the
+end of a batch): row groups have a fixed size, and nothing depends on time.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 ROW_GROUP_ROWS: Final = 65_536
+ROW_GROUP_BYTES: Final = 128 << 20
 _PARTIAL_SUFFIX: Final = ".partial"
 _READ_BYTES: Final = 1 << 20
 
@@ -47,7 +49,8 @@ class PartWriter:
     """Writes one Parquet file of a schema; a context manager. Not thread-safe.
 
     `path` exists only once the block has ended well and the file was verified; `part` then says what it is. On any
-    exception nothing is left. Memory: two row groups' worth of rows.
+    exception nothing is left. Memory: twice `ROW_GROUP_BYTES` and a batch: a row
+    group of long rows ends early.
 
     Args:
         path: on a local disk; replaced if it exists.
@@ -77,7 +80,7 @@ class PartWriter:
         self._row_group_rows = row_group_rows
         self._compression = compression
         self._waiting: list[pa.RecordBatch] = []
-        self._waiting_rows = 0
+        self._waiting_rows = self._waiting_bytes = 0
         self._rows = 0
 
     def __enter__(self) -> Self:
@@ -102,7 +105,8 @@ class PartWriter:
             self._waiting.append(batch.slice(0, room))
             self._waiting_rows += self._waiting[-1].num_rows
             batch = batch.slice(room)
-            if self._waiting_rows == self._row_group_rows:
+            self._waiting_bytes += self._waiting[-1].nbytes
+            if self._waiting_rows == self._row_group_rows or self._waiting_bytes >= ROW_GROUP_BYTES:
                 self._flush()
 
     def __exit__(
@@ -128,7 +132,8 @@ class PartWriter:
         table = pa.Table.from_batches(self._waiting, self.schema).combine_chunks()
         self._writer.write_table(table, row_group_size=self._row_group_rows)
         self._rows += self._waiting_rows
-        self._waiting, self._waiting_rows = [], 0
+        self._waiting = []
+        self._waiting_rows = self._waiting_bytes = 0
 
     def _abandon(self) -> None:
         self._sink.abandon()

@@ -88,7 +88,7 @@ def check_text_columns(table: Table, columns: Sequence[str]) -> None:
     check_columns(table, columns)
     for field in table.schema:
         column, kind = field.name, field.type
-        if column in columns and not _may_hold_text(kind):
+        if column in columns and not may_hold_text(kind):
             raise ColumnError(table.name, column, f"it holds {kind}, not text; cast it or name another column")
 
 
@@ -131,7 +131,8 @@ def _is_string(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
-def _may_hold_text(kind: pa.DataType) -> bool:
+def may_hold_text(kind: pa.DataType) -> bool:
+    """Say whether a column of this type can be read as texts: strings, bytes, dictionaries of these, or nulls."""
     if pa.types.is_dictionary(kind):
-        return _may_hold_text(kind.value_type)
+        return may_hold_text(kind.value_type)
     return _is_string(kind) or _is_bytes(kind) or pa.types.is_null(kind)
