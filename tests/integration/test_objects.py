@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from tests.s3_proxy import Fault, S3Proxy
-from tests.s3_servers import ACCESS_KEY, BUCKET, SECRET_KEY
+from tests.s3_servers import ACCESS_KEY, BUCKET, SECRET_KEY, S3Server
+from tests.services import free_port
 from worker.storage.errors import (
     BadLocation,
     Changed,
@@ -37,8 +38,6 @@ from worker.storage.s3_calls import Limits
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-    from tests.s3_servers import S3Server
 
 QUICK: Final = Limits(connect_s=1.0, read_s=1.0, transfer_s=1.0, total_s=6.0, attempts=2)
 BOUND_S: Final = 20.0  # of a call with QUICK limits, on a busy machine
@@ -327,6 +326,48 @@ def test_a_body_that_breaks_off_is_continued_where_it_stopped(faulty: Place, pro
     assert ranges[0] == f"bytes=0-{len(CONTENT) - 1}"
     assert ranges[1] == f"bytes={len(CONTENT) // 2}-{len(CONTENT) - 1}"
     assert len(ranges) == 3
+
+
+def test_a_listing_that_breaks_off_is_asked_for_again(faulty: Place, proxy: S3Proxy) -> None:
+    faulty.put("a")
+    faulty.put("b")
+    proxy.inject("GET", Fault.CUT, times=2)
+    assert faulty.names("/*") == ["a", "b"]
+
+
+def test_a_listing_of_many_pages_is_complete(seaweed_place: Place) -> None:
+    names = [f"{number:04}" for number in range(1001)]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(seaweed_place.put, names))
+    assert seaweed_place.names("/*") == names
+
+
+@pytest.mark.parametrize("step", ["read", "create"])
+def test_a_server_that_is_killed_and_comes_back_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    part, sha256 = write(tmp_path, CONTENT)
+    with S3Server(tmp_path) as server:
+        place = s3_place(server, monkeypatch)
+        store = S3Store(Limits(connect_s=1.0, read_s=5.0, total_s=30.0))
+        info = store.info(place.put("object", CONTENT))
+        server.kill()
+        restart = threading.Timer(1.0, server.start)
+        restart.start()
+        if step == "read":
+            with store.open(info) as reader:
+                assert reader.read() == CONTENT
+        else:
+            assert store.create(f"{place.prefix}/part", part, sha256).is_new
+        restart.join()
+
+
+def test_a_server_that_is_not_there_is_told_in_time(seaweed_place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", f"http://127.0.0.1:{free_port()}")
+    began_s = time.monotonic()
+    with pytest.raises(Unavailable, match="AWS_ENDPOINT_URL_S3"):
+        seaweed_place.put("object")
+    assert time.monotonic() - began_s < BOUND_S
 
 
 def test_a_document_that_breaks_off_is_read_again(faulty: Place, proxy: S3Proxy) -> None:

@@ -23,6 +23,7 @@ from botocore.config import Config
 from botocore.exceptions import (
     BotoCoreError,
     ClientError,
+    ConnectionError,  # noqa: A004 - botocore's own
     CredentialRetrievalError,
     HTTPClientError,
     NoAuthTokenError,
@@ -65,7 +66,12 @@ _NO_ACCESS: Final = (
     NoAuthTokenError,
     SSOError,
 )
-_LOST: Final = (HTTPClientError, ResponseParserError, HTTPError)  # connections, timeouts, answers that make no sense
+_LOST: Final = (
+    ConnectionError,
+    HTTPClientError,
+    ResponseParserError,
+    HTTPError,
+)  # connections, timeouts, answers that make no sense
 _FOREIGN: Final = (BotoCoreError, ClientError, *_LOST)
 _DIGESTS: Final = frozenset({"BadDigest", "InvalidDigest", "XAmzContentSHA256Mismatch", "XAmzContentChecksumMismatch"})
 _AGAIN: Final = frozenset({"SlowDown", "RequestTimeout", "InternalError", "IncompleteBody", "RequestTimeTooSkewed"})
@@ -79,7 +85,7 @@ class Limits:
 
     Attributes:
         connect_s: for a connection.
-        read_s: between two signs of life of the store.
+        read_s: between two signs of life of the store; all that bounds the short answers, of a list or a PUT.
         transfer_s: for one body, plus a second for each `slowest_bytes_per_s` of it.
         total_s: no new attempt of a call is made after this.
         slowest_bytes_per_s: a slower transfer is cut and made again on a new connection.
@@ -123,9 +129,9 @@ class Caller:
                 return work(self._client_of_this_process(), number)
             except _FOREIGN as error:
                 failure = translated(uri, error)
-                cause: Exception | None = error
+                cause: BaseException | None = error
             except StorageError as error:
-                failure, cause = error, error.__cause__ if isinstance(error.__cause__, Exception) else None
+                failure, cause = error, error.__cause__
             wait_s = min(_FIRST_WAIT_S * 2 ** min(number, 10), _LONGEST_WAIT_S) * random.uniform(0.5, 1.0)  # noqa: S311 - jitter
             if not isinstance(failure, Unavailable | Damaged) or time.monotonic() + wait_s > give_up_s:
                 raise failure from cause
@@ -170,7 +176,9 @@ def translated(uri: str, error: Exception) -> StorageError:
     if isinstance(error, _NO_ACCESS):
         return Forbidden(uri, f"boto3 finds no usable credentials ({kind}); see its credential providers")
     if isinstance(error, _LOST):
-        return Unavailable(uri, f"the store does not answer ({kind}); check AWS_ENDPOINT_URL_S3 and the network")
+        return Unavailable(
+            uri, f"the store does not answer ({kind}); check AWS_ENDPOINT_URL_S3, AWS_CA_BUNDLE and the network"
+        )
     if isinstance(error, ParamValidationError):
         return BadLocation(uri, "boto3 refuses this name of a bucket or an object; it is written s3://bucket/key")
     return StorageError(uri, f"boto3 cannot work as it is configured ({kind}); check its settings and AWS_ variables")
