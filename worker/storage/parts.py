@@ -49,14 +49,14 @@ class PartWriter:
     """Writes one Parquet file of a schema; a context manager. Not thread-safe.
 
     `path` exists only once the block has ended well and the file was verified; `part` then says what it is. On any
-    exception nothing is left. Memory: twice `ROW_GROUP_BYTES` and a batch: a row
-    group of long rows ends early.
+    exception nothing is left. Only one writer may have a `path` at a time. Memory: twice `ROW_GROUP_BYTES` and a batch,
+    because a row group of long rows ends early.
 
     Args:
         path: on a local disk; replaced if it exists.
         schema: of every batch, with the metadata that the file shall carry.
         metadata: more key-value pairs for the file; they win over the schema's own.
-        row_group_rows: rows of every row group but the last.
+        row_group_rows: rows of every row group but the last and those that end early.
         compression: `zstd`, `snappy`, `gzip` or `none`.
 
     Raises:

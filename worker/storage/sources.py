@@ -79,8 +79,9 @@ class Source:
         try:
             yield
         except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-            if self._failure is not None:
-                raise self._failure from None
+            failure, self._failure = self._failure, None
+            if failure is not None:
+                raise failure from None
             raise UnreadableTable(self.name, _first_line(error)) from error
 
 
