@@ -354,12 +354,14 @@ def test_a_server_that_is_killed_and_comes_back_is_waited_for(
         server.kill()
         restart = threading.Timer(1.0, server.start)
         restart.start()
-        if step == "read":
-            with store.open(info) as reader:
-                assert reader.read() == CONTENT
-        else:
-            assert store.create(f"{place.prefix}/part", part, sha256).is_new
-        restart.join()
+        try:
+            if step == "read":
+                with store.open(info) as reader:
+                    assert reader.read() == CONTENT
+            else:
+                assert store.create(f"{place.prefix}/part", part, sha256).is_new
+        finally:
+            restart.join()  # or it would start a server that nobody ends
 
 
 def test_a_server_that_is_not_there_is_told_in_time(seaweed_place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
