@@ -8,10 +8,20 @@ from typing import Final
 
 from pydantic import JsonValue
 
-from schemas.names import ENQUEUED_AT_HEADER, PRIORITY_MAX, PRIORITY_MIN, QUEUE_CLASSIFY, TASK_CLASSIFY
+from schemas.names import (
+    ENQUEUED_AT_HEADER,
+    PRIORITY_MAX,
+    PRIORITY_MIN,
+    QUEUE_BULK,
+    QUEUE_CLASSIFY,
+    TASK_BULK_CLASSIFY,
+    TASK_CLASSIFY,
+)
 
 REQUEST_FILE: Final = "classify-tickets.request.schema.json"
 RESULT_FILE: Final = "classify-tickets.result.schema.json"
+BULK_REQUEST_FILE: Final = "bulk-classify.request.schema.json"
+BULK_RESULT_FILE: Final = "bulk-classify.result.schema.json"
 
 Document = dict[str, JsonValue]
 
@@ -23,26 +33,35 @@ def document() -> Document:
         "info": {
             "title": "batchmill",
             "version": "1",
-            "description": "Classifies tickets that are sent as Celery tasks over Redis or Valkey.",
+            "description": "Classifies tickets that are sent as Celery tasks over Redis or Valkey, or stand in files.",
         },
         "defaultContentType": "application/json",
-        "channels": {"classify": _request_channel(), "result": _result_channel()},
-        "operations": {"classifyTickets": _operation()},
+        "channels": {
+            "classify": _request_channel(QUEUE_CLASSIFY, "request"),
+            "bulk": _request_channel(QUEUE_BULK, "bulkRequest"),
+            "result": _result_channel(),
+        },
+        "operations": {
+            "classifyTickets": _operation("classify", "request", "success"),
+            "bulkClassify": _operation("bulk", "bulkRequest", "bulkSuccess"),
+        },
         "components": {
             "messages": {
-                "request": _request_message(),
+                "request": _request_message(TASK_CLASSIFY, REQUEST_FILE),
+                "bulkRequest": _request_message(TASK_BULK_CLASSIFY, BULK_REQUEST_FILE),
                 "success": _result_message("SUCCESS", {"$ref": f"./{RESULT_FILE}"}),
+                "bulkSuccess": _result_message("SUCCESS", {"$ref": f"./{BULK_RESULT_FILE}"}),
                 "failure": _result_message("FAILURE", _EXCEPTION),
             }
         },
     }
 
 
-def _request_channel() -> Document:
+def _request_channel(queue: str, message: str) -> Document:
     return {
-        "address": QUEUE_CLASSIFY,
+        "address": queue,
         "description": "A Celery queue: Redis lists of this name, one for each priority step.",
-        "messages": {"request": {"$ref": "#/components/messages/request"}},
+        "messages": {message: {"$ref": f"#/components/messages/{message}"}},
     }
 
 
@@ -53,38 +72,35 @@ def _result_channel() -> Document:
         "parameters": {
             "task_id": {"description": "The id of the request.", "location": "$message.header#/id"},
         },
-        "messages": {
-            "success": {"$ref": "#/components/messages/success"},
-            "failure": {"$ref": "#/components/messages/failure"},
-        },
+        "messages": {name: {"$ref": f"#/components/messages/{name}"} for name in ("success", "bulkSuccess", "failure")},
     }
 
 
-def _operation() -> Document:
+def _operation(channel: str, request: str, success: str) -> Document:
     return {
         "action": "receive",
-        "channel": {"$ref": "#/channels/classify"},
-        "messages": [{"$ref": "#/channels/classify/messages/request"}],
+        "channel": {"$ref": f"#/channels/{channel}"},
+        "messages": [{"$ref": f"#/channels/{channel}/messages/{request}"}],
         "reply": {
             "channel": {"$ref": "#/channels/result"},
             "messages": [
-                {"$ref": "#/channels/result/messages/success"},
+                {"$ref": f"#/channels/result/messages/{success}"},
                 {"$ref": "#/channels/result/messages/failure"},
             ],
         },
     }
 
 
-def _request_message() -> Document:
+def _request_message(task: str, request_file: str) -> Document:
     return {
-        "name": TASK_CLASSIFY,
+        "name": task,
         "summary": "A Celery message of protocol 2: the request is the keyword arguments.",
         "contentType": "application/json",
         "headers": {
             "type": "object",
             "required": ["task", "id"],
             "properties": {
-                "task": {"const": TASK_CLASSIFY},
+                "task": {"const": task},
                 "id": {
                     "type": "string",
                     "description": "The task's id, and the message's idempotency key.",
@@ -99,7 +115,7 @@ def _request_message() -> Document:
             "type": "array",
             "description": "Positional arguments (none), keyword arguments, and what Celery embeds. "
             f"The message's property `priority` goes from {PRIORITY_MIN} (first) to {PRIORITY_MAX} (last).",
-            "items": [{"type": "array", "maxItems": 0}, {"$ref": f"./{REQUEST_FILE}"}, {"type": "object"}],
+            "items": [{"type": "array", "maxItems": 0}, {"$ref": f"./{request_file}"}, {"type": "object"}],
             "minItems": 3,
             "maxItems": 3,
         },

@@ -111,6 +111,50 @@ MESSAGE_CODES: Final[Mapping[ErrorCode, Explanation]] = MappingProxyType(
             "The queue's workers have no task of this name.",
             "Correct the task's name, or the queue it is sent to.",
         ),
+        ErrorCode.NO_INPUTS: Explanation(
+            "A bulk run's list of inputs is empty, or no file matches it.",
+            "Correct the path or glob that the message names, or check that the files have arrived.",
+        ),
+        ErrorCode.UNREADABLE_INPUT: Explanation(
+            "An input file is damaged, of another format than its name says, or over the worker's limits.",
+            "Replace the file that the message names, or narrow `inputs` so that it is left out.",
+        ),
+        ErrorCode.INPUT_CHANGED: Explanation(
+            "An input file was replaced or removed after the run was planned.",
+            "Start a new run into another output; write inputs once, under new names.",
+        ),
+        ErrorCode.UNKNOWN_COLUMN: Explanation(
+            "An input file lacks a column that the request names.",
+            "Correct the column's name; the text has the file and the columns that it has.",
+        ),
+        ErrorCode.COLUMN_EXISTS: Explanation(
+            "A result column has the name of an input column.",
+            "Set `column_prefix`, so that both are kept.",
+        ),
+        ErrorCode.SCHEMA_MISMATCH: Explanation(
+            "A column has types in different input files that no common type holds.",
+            "Rewrite the file that the message names, or run the two kinds of files apart.",
+        ),
+        ErrorCode.UNSUPPORTED_STORE: Explanation(
+            "The output's store overwrites where it must refuse, so two workers could mix their parts.",
+            "Use a store that honours `If-None-Match: *`.",
+        ),
+        ErrorCode.OUTPUT_IN_USE: Explanation(
+            "The output holds a run of other inputs, another model or other settings.",
+            "Choose an output of its own for each run, such as one folder a night.",
+        ),
+        ErrorCode.PLAN_MISSING: Explanation(
+            "A shard's plan is gone, or is not the one that the shard was cut by.",
+            "Send the `bulk.classify` again: it plans anew.",
+        ),
+        ErrorCode.PART_DIFFERS: Explanation(
+            "With `strict`, a part was made twice and the two differ.",
+            "Run on one CPU type with pinned versions, or without `strict`: the first part is a right one.",
+        ),
+        ErrorCode.TOO_MANY_REJECTED: Explanation(
+            "More rows than `max_rejection_rate` allows have an error instead of a label.",
+            "Look at the rejects; correct the column or the data, or raise the ceiling.",
+        ),
         ErrorCode.INTERNAL: Explanation(
             "The worker failed in a way that is its own fault.",
             "Report it with the task id; sending the message again is safe.",

@@ -42,6 +42,17 @@ class ErrorCode(StrEnum):
     NOT_JSON = "not_json"
     WRONG_CONTENT_TYPE = "wrong_content_type"
     UNKNOWN_TASK = "unknown_task"
+    NO_INPUTS = "no_inputs"
+    UNREADABLE_INPUT = "unreadable_input"
+    INPUT_CHANGED = "input_changed"
+    UNKNOWN_COLUMN = "unknown_column"
+    COLUMN_EXISTS = "column_exists"
+    SCHEMA_MISMATCH = "schema_mismatch"
+    UNSUPPORTED_STORE = "unsupported_store"
+    OUTPUT_IN_USE = "output_in_use"
+    PLAN_MISSING = "plan_missing"
+    PART_DIFFERS = "part_differs"
+    TOO_MANY_REJECTED = "too_many_rejected"
     INTERNAL = "internal"
 
 

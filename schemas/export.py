@@ -12,7 +12,10 @@ from pydantic import BaseModel, JsonValue
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
-from schemas import asyncapi
+from schemas import asyncapi, bulk_examples
+from schemas.bulk import BulkAnswer, BulkClassify, BulkShard
+from schemas.bulk_manifest import BulkManifest, PartRecord
+from schemas.bulk_plan import BulkPlan
 from schemas.examples import request_example, result_example
 from schemas.manifest import ModelManifest
 from schemas.messages import ClassifyTickets
@@ -34,7 +37,22 @@ def documents() -> dict[str, Document]:
         asyncapi.REQUEST_FILE: _schema_document(ClassifyTickets, request_example()),
         asyncapi.RESULT_FILE: _schema_document(ClassifyResult, result_example()),
         "model-manifest.schema.json": _schema_document(ModelManifest),
+        **_bulk_documents(),
         "asyncapi.json": asyncapi.document(),
+    }
+
+
+def _bulk_documents() -> dict[str, Document]:
+    return {
+        name: _schema_document(model, bulk_examples.example(example))
+        for name, model, example in (
+            (asyncapi.BULK_REQUEST_FILE, BulkClassify, bulk_examples.REQUEST),
+            (asyncapi.BULK_RESULT_FILE, BulkAnswer, bulk_examples.ANSWER),
+            ("bulk-shard.request.schema.json", BulkShard, bulk_examples.SHARD),
+            ("bulk-plan.schema.json", BulkPlan, bulk_examples.PLAN),
+            ("bulk-part.schema.json", PartRecord, bulk_examples.RECORD),
+            ("bulk-manifest.schema.json", BulkManifest, bulk_examples.MANIFEST),
+        )
     }
 
 

@@ -6,7 +6,6 @@ its path and quotes no value but a duplicate id, because it ends in logs and in 
 This module does not know how a message travels, which models there are, nor what a usable text is.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Final, Literal, Self
 
@@ -21,9 +20,10 @@ from pydantic import (
     WithJsonSchema,
     model_validator,
 )
-from pydantic_core import ErrorDetails, PydanticCustomError
+from pydantic_core import PydanticCustomError
 
 from schemas.errors import ErrorCode, MessageError
+from schemas.refusal import refusal
 
 TICKETS_MAX: Final = 10_000
 ID_CHARACTERS_MAX: Final = 256
@@ -128,51 +128,17 @@ def parse_classify(args: Sequence[object], kwargs: Mapping[str, object]) -> Clas
     try:
         return ClassifyTickets.model_validate(kwargs)
     except ValidationError as error:
-        refusal = _refusal(error.errors(include_url=False, include_context=False, include_input=False))
-    raise refusal  # outside of `except`: pydantic's own error must not follow it into a traceback
+        refused = refusal(error, (ClassifyTickets, Ticket), _CODES, _TEXTS)
+    raise refused  # outside of `except`: pydantic's own error must not follow it into a traceback
 
 
 _CODES: Final = {
-    "extra_forbidden": ErrorCode.UNKNOWN_FIELD,
     "too_short": ErrorCode.NO_TICKETS,
     "too_long": ErrorCode.TOO_MANY_TICKETS,
     "duplicate_id": ErrorCode.DUPLICATE_ID,
 }
 
 _TEXTS: Final = {
-    "missing": "this field is required",
-    "model_type": "must be an object",
-    "list_type": "must be a list",
     "too_short": "a message needs at least one ticket",
     "too_long": f"a message takes at most {TICKETS_MAX} tickets",
 }
-
-
-def _refusal(findings: Sequence[ErrorDetails]) -> MessageError:
-    """The most telling of pydantic's findings: an unknown field often explains a missing one."""
-    finding = next((one for one in findings if one["type"] == "extra_forbidden"), findings[0])
-    kind, path = finding["type"], finding["loc"]
-    if kind == "extra_forbidden":
-        text = f"there is no such field; the fields are {', '.join(_fields_beside(path))}"
-    else:
-        text = _TEXTS.get(kind, finding["msg"])
-    return MessageError(_CODES.get(kind, ErrorCode.INVALID_MESSAGE), f"{_spelled(path)}: {text}")
-
-
-def _fields_beside(path: Sequence[int | str]) -> Sequence[str]:
-    model = ClassifyTickets if len(path) == 1 else Ticket
-    return tuple(model.model_fields)
-
-
-_FIELD_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
-
-
-def _spelled(path: Sequence[int | str]) -> str:
-    """A path such as `tickets[3].text`; a key that looks like no field name may be text and is left out."""
-    spelled = ""
-    for step in path:
-        if isinstance(step, int):
-            spelled += f"[{step}]"
-        else:
-            spelled += f".{step}" if _FIELD_NAME.fullmatch(step) else ".<not a field name>"
-    return spelled.removeprefix(".") or "the arguments"

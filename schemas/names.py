@@ -10,6 +10,10 @@ from typing import Final
 TASK_CLASSIFY: Final = "classify.tickets"
 QUEUE_CLASSIFY: Final = "classify"
 
+TASK_BULK_CLASSIFY: Final = "bulk.classify"
+TASK_BULK_SHARD: Final = "bulk.shard"
+QUEUE_BULK: Final = "bulk"
+
 ENQUEUED_AT_HEADER: Final = "enqueued_at"
 """Optional message header: when the producer enqueued the message, in Unix seconds (a float)."""
 
@@ -47,6 +51,9 @@ def band_of(priority: int | None) -> Band:
         raise ValueError(text)
     return _BANDS[priority]
 
+
+PRIORITY_BULK_SHARD: Final = 6
+"""The priority of a `bulk.shard` message: behind whatever a person or a service waits for."""
 
 PRIORITY_STEPS: Final = (0, 3, 6, 9)
 """A queue is a list for each of these priorities, in between rounded down: kombu's default."""

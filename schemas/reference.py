@@ -15,6 +15,10 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
+from schemas import bulk_examples
+from schemas.bulk import BulkAnswer, BulkClassify
+from schemas.bulk_manifest import BulkManifest, Part, Tally
+from schemas.bulk_plan import InputFile
 from schemas.catalogue import ITEM_CODES, MESSAGE_CODES, Explanation
 from schemas.errors import ErrorCode, ItemError
 from schemas.examples import request_example, result_example
@@ -33,6 +37,12 @@ _TABLED: Final = (
     ItemError,
     ModelInfo,
     Timings,
+    BulkClassify,
+    BulkAnswer,
+    BulkManifest,
+    Part,
+    Tally,
+    InputFile,
 )
 
 _BLOCK: Final = re.compile(r"(<!-- generated: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -56,6 +66,7 @@ def blocks() -> dict[str, str]:
         "message-errors": error_table(MESSAGE_CODES),
         "request-example": _json_block(request_example()),
         "result-example": _json_block(result_example()),
+        "bulk-request-example": _json_block(bulk_examples.example(bulk_examples.REQUEST)),
     }
 
 
@@ -92,9 +103,15 @@ def _type(schema: Schema) -> str:
         case {"enum": values}:
             return " or ".join(f"`{json.dumps(value)}`" for value in values)
         case {"type": "array", "items": items}:
-            return f"list of {_type(items)}{_limits(schema)}"
+            return f"list of {_grouped(_type(items))}{_limits(schema)}"
+        case {"type": "object", "additionalProperties": {} as values}:
+            return f"object of {_type(values)}"
         case _:
             return f"{schema['type']}{_limits(schema)}"
+
+
+def _grouped(type_text: str) -> str:
+    return f"({type_text})" if "," in type_text else type_text
 
 
 _LIMIT_KEYS: Final = {
@@ -112,6 +129,8 @@ def _limits(schema: Schema) -> str:
         return ""
     if high is None:
         return f", {low:,} or more{unit}"
+    if low is None:
+        return f", up to {high:,}{unit}"
     return f", {low:,} to {high:,}{unit}" if high != low else f", only {low:,}{unit}"
 
 

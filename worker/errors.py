@@ -8,6 +8,12 @@
         ├── BatchTimeout        the model did not answer in time: isolated like any failure of a batch
         ├── ItemFailed          one item's outcome: permanent, its neighbours are untouched
         ├── Draining            the worker is stopping: transient, the message goes back to the queue
+        ├── StorageError        (worker.storage.errors) what an object store could not do
+        ├── TableError          an input table cannot be used as it is: permanent; names the file
+        │   ├── UnreadableTable damaged, or not the format that it should be
+        │   ├── OversizedTable  it claims more than the limits allow
+        │   └── ColumnError     a column is missing, of the wrong type, or in the way; names the column
+        ├── BrokenPart          a part is not what was written, it is gone: transient
         └── NotBatched          a batched task was run by a pool that cannot batch
 
 Foreign exceptions are turned into one of these where they enter: the session (onnxruntime), the repository (files),
@@ -61,3 +67,43 @@ class Draining(BatchmillError):  # noqa: N818 - names a state of the worker
 
 class NotBatched(BatchmillError):  # noqa: N818 - names what did not happen
     """A batched task was called outside the batch pool."""
+
+
+class TableError(BatchmillError):
+    """An input table cannot be used as it is.
+
+    Args:
+        name: the file.
+        reason: what is wrong and, where it can be said, the remedy; never quotes a value.
+
+    Attributes:
+        code: what it is in the contract.
+    """
+
+    code = ErrorCode.UNREADABLE_INPUT
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(f"{name}: {reason}")
+        self.name = name
+        self.reason = reason
+
+
+class UnreadableTable(TableError):  # noqa: N818 - names what the file is
+    """A file is damaged, or not of the format that it should be."""
+
+
+class OversizedTable(TableError):  # noqa: N818 - names what the file is
+    """A file claims more than the limits allow."""
+
+
+class ColumnError(TableError):
+    """A column is missing, of the wrong type, or in the way of another."""
+
+    def __init__(self, name: str, column: str, reason: str, code: ErrorCode = ErrorCode.SCHEMA_MISMATCH) -> None:
+        super().__init__(name, f"column {column!r}: {reason}")
+        self.column = column
+        self.code = code
+
+
+class BrokenPart(BatchmillError):  # noqa: N818 - names what the file is
+    """A part that was just written does not read back as it was written; it has been removed."""

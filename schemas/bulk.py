@@ -1,0 +1,192 @@
+"""Bulk runs as messages: the request `bulk.classify`, its answer, and the internal `bulk.shard`.
+
+A run reads the files that its inputs name and writes, below its output, one part for each shard of rows, then a
+manifest (`schemas.bulk_manifest`). A shard's message says where the plan is (`schemas.bulk_plan`) and which shard of
+it to do; it repeats nothing of the plan, so it cannot contradict it.
+This module does not know which files, columns or models exist.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Final, Literal, Self, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, model_validator
+from pydantic_core import PydanticCustomError
+
+from schemas.errors import ErrorCode, MessageError
+from schemas.messages import MODEL_CHARACTERS_MAX, TOP_K_MAX, Truncation
+from schemas.refusal import refusal
+from schemas.results import Count
+
+INPUTS_MAX: Final = 1_000
+URI_CHARACTERS_MAX: Final = 2_048
+COLUMN_CHARACTERS_MAX: Final = 256
+SHARD_ROWS_MAX: Final = 10_000_000
+ROW_GROUP_ROWS_MAX: Final = 10_000_000
+
+RESULT_COLUMNS: Final = ("label", "score", "scores", "truncated", "error_code")
+"""What a run adds to the input's columns, each behind `column_prefix`; `scores` only of a multi-label model
+or where `top_k` asks for more than one."""
+
+Compression = Literal["zstd", "snappy", "gzip", "none"]
+
+Uri = Annotated[str, Field(min_length=1, max_length=URI_CHARACTERS_MAX)]
+Column = Annotated[str, Field(min_length=1, max_length=COLUMN_CHARACTERS_MAX)]
+Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
+_STRICT: Final = ConfigDict(extra="forbid", strict=True, frozen=True, hide_input_in_errors=True)
+
+_GIVEN: Final[JsonValue] = {"type": "string"}
+_LEFT_OUT: Final[JsonValue] = {"type": "null"}
+_ONE_KIND_OF_TEXT: Final[list[JsonValue]] = [
+    {"required": ["text"], "properties": {"text": _GIVEN, "subject": _LEFT_OUT, "body": _LEFT_OUT}},
+    {
+        "anyOf": [
+            {"required": ["subject"], "properties": {"subject": _GIVEN}},
+            {"required": ["body"], "properties": {"body": _GIVEN}},
+        ],
+        "properties": {"text": _LEFT_OUT},
+    },
+]
+
+
+class BulkClassify(BaseModel):
+    """The keyword arguments of the task `bulk.classify`."""
+
+    model_config = ConfigDict(**_STRICT, json_schema_extra={"oneOf": _ONE_KIND_OF_TEXT})
+
+    inputs: list[Uri] = Field(
+        min_length=1,
+        max_length=INPUTS_MAX,
+        description="Parquet, CSV or JSONL files: `s3://` addresses, local paths, or globs of either. Their order "
+        "does not matter; a file that two of them match is read once.",
+    )
+    output: Uri = Field(description="The prefix or directory to write into, which holds this run only.")
+    text: Column | None = Field(default=None, description="The column of the whole text.")
+    subject: Column | None = Field(default=None, description="The column of the subject line, instead of `text`.")
+    body: Column | None = Field(default=None, description="The column of what follows the subject line.")
+    id: Column | None = Field(
+        default=None, description="The column that names a row in the rejects; null: its file and row number do."
+    )
+    model: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=MODEL_CHARACTERS_MAX,
+        description="Which of the worker's models to use; null means its default.",
+    )
+    top_k: int = Field(
+        default=1,
+        ge=1,
+        le=TOP_K_MAX,
+        description="Single-label models only: with more than 1, that many labels and their scores in `scores`.",
+    )
+    truncation: Truncation = Field(
+        default="head_tail",
+        description="What is kept of a text longer than the model reads: its start and end, or its start.",
+    )
+    threshold: float | None = Field(
+        default=None,
+        ge=0,
+        le=1,
+        allow_inf_nan=False,
+        description="Multi-label models only: the score from which a label counts; null means 0.5.",
+    )
+    dedupe: bool = Field(default=True, description="Whether a text that a shard holds several times is run once.")
+    column_prefix: str = Field(
+        default="",
+        max_length=64,
+        pattern=r"^[A-Za-z0-9_]*$",
+        description="Stands before the names of the result columns, for inputs that have a `label` already.",
+    )
+    compression: Compression = Field(default="zstd", description="The compression of the parts.")
+    row_group_rows: int = Field(
+        default=65_536, ge=1, le=ROW_GROUP_ROWS_MAX, description="The most rows in a row group of the parts."
+    )
+    shard_rows: int | None = Field(
+        default=None,
+        ge=1,
+        le=SHARD_ROWS_MAX,
+        description="The most rows of a shard, and so of a part; null: a minute's work, the limit in any case.",
+    )
+    max_rejection_rate: float = Field(
+        default=0.5,
+        ge=0,
+        le=1,
+        allow_inf_nan=False,
+        description="The share of rows that may have an error instead of a label; beyond it the run fails.",
+    )
+    strict: bool = Field(
+        default=False,
+        description="Whether the run fails if a part that was made twice differs; otherwise the manifest counts it.",
+    )
+    since_manifest: Uri | None = Field(
+        default=None,
+        description="An earlier run's manifest: the files that it covers, by address and ETag, are skipped.",
+    )
+    schema_version: int = Field(default=1, ge=1, le=1, description="The version of this contract.")
+
+    @model_validator(mode="after")
+    def _has_one_kind_of_text(self) -> Self:
+        in_parts = self.subject is not None or self.body is not None
+        if (self.text is not None) == in_parts:
+            kind, text = "not_one_kind_of_text", "give either text, or subject, body or both"
+            raise PydanticCustomError(kind, text)
+        return self
+
+
+class BulkAnswer(BaseModel):
+    """What `bulk.classify` returns once the run is planned and its shards are on the queue."""
+
+    model_config = _STRICT
+
+    job_id: str = Field(min_length=1, description="Names the run, for its status, its cancellation and its logs.")
+    shards: Count = Field(description="Shards of the plan, those that are done already included.")
+    rows: Count = Field(description="Rows of the plan, likewise.")
+
+
+class BulkShard(BaseModel):
+    """The keyword arguments of the internal task `bulk.shard`: which shard of which plan."""
+
+    model_config = _STRICT
+
+    plan: Uri = Field(description="Where the plan is.")
+    plan_key: Sha256 = Field(description="The key of that plan; of any other the shard is refused.")
+    shard: int = Field(ge=0, description="The index of the shard in the plan's list.")
+    schema_version: int = Field(default=1, ge=1, le=1, description="The version of this contract.")
+
+
+def parse_bulk_classify(args: Sequence[object], kwargs: Mapping[str, object]) -> BulkClassify:
+    """The request in a message's positional and keyword arguments, as they come out of its JSON.
+
+    Raises:
+        MessageError: the message is wrong; the text names the field that is.
+    """
+    return _parsed(BulkClassify, args, kwargs)
+
+
+def parse_bulk_shard(args: Sequence[object], kwargs: Mapping[str, object]) -> BulkShard:
+    """The shard's message, likewise.
+
+    Raises:
+        MessageError: the message is wrong; the text names the field that is.
+    """
+    return _parsed(BulkShard, args, kwargs)
+
+
+_Message = TypeVar("_Message", BulkClassify, BulkShard)
+
+_CODES: Final = {"too_short": ErrorCode.NO_INPUTS}
+
+_TEXTS: Final = {
+    "too_short": "a run needs at least one input",
+    "too_long": f"a run takes at most {INPUTS_MAX} inputs; use a glob",
+}
+
+
+def _parsed(model: type[_Message], args: Sequence[object], kwargs: Mapping[str, object]) -> _Message:
+    if args:
+        raise MessageError(ErrorCode.INVALID_MESSAGE, "give the arguments by keyword, none by position")
+    try:
+        return model.model_validate(kwargs)
+    except ValidationError as error:
+        refused = refusal(error, (model,), _CODES, _TEXTS)
+    raise refused  # outside of `except`: pydantic's own error must not follow it into a traceback
