@@ -126,39 +126,39 @@ class Fetcher:
         if drained:
             self._deliver(drained)
         if len(drained) < room:
-            self._wait()
+            self._wait(min(AT_WAKE, room - len(drained)))
 
     def _open_waits(self) -> None:
         for list_key, inbox in self._ledger.open_inboxes(self.queues).items():
             self._waits.append(_Wait(self._client.connection_pool, list_key, inbox))
 
-    def _begin(self, wait: _Wait) -> None:
+    def _begin(self, wait: _Wait, messages: int) -> None:
         if not wait.waiting:
-            wait.begin(*self._ledger.drain_if_woken(min(AT_WAKE, max(self._room(), 1)), self.queues))
+            wait.begin(*self._ledger.drain_if_woken(messages, self.queues))
 
-    def _wait(self) -> None:
-        """Deliver what comes one by one, until there is more, or no more room, or a nudge."""
+    def _wait(self, messages: int) -> None:
+        """Deliver what comes, as long as it is fewer than `messages` at once and there is room; or until a nudge."""
         with selectors.PollSelector() as selector:
             selector.register(self._wakeup, selectors.EVENT_READ)
             for wait in self._waits:
-                self._begin(wait)
+                self._begin(wait, messages)
                 selector.register(wait.socket, selectors.EVENT_READ, wait)
             while not self._closed:
                 ready = selector.select(min(wait.patience_s() for wait in self._waits))
                 waits: list[_Wait] = [key.data for key, _ in ready if key.data is not None]
-                was_all = [self._receive(wait) for wait in waits]
+                was_all = [self._receive(wait, messages) for wait in waits]
                 if not all(was_all) or len(waits) < len(ready):
                     self._drain_nudges()
                     return
                 for wait in self._waits:
-                    self._begin(wait)
+                    self._begin(wait, messages)
 
-    def _receive(self, wait: _Wait) -> bool:
+    def _receive(self, wait: _Wait, messages: int) -> bool:
         """Deliver what a wait that has ended brought; say whether that was all, and there is room for more."""
         moved, drained = wait.read()
         if drained:
             self._deliver(drained)
-        return not moved or (0 < len(drained) < AT_WAKE and self._room() > 0)
+        return not moved or (0 < len(drained) < messages and self._room() > 0)
 
     def _end_waits(self) -> None:
         """Unblock every wait; a message that it moved meanwhile goes back, for whoever has room."""

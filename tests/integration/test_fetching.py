@@ -302,7 +302,7 @@ def test_what_came_as_a_full_worker_ended_its_waits_goes_back_to_the_front(
     full.ledger.drain(1)
     fetcher._open_waits()  # noqa: SLF001 - the moment is inside
     for wait in fetcher._waits:  # noqa: SLF001
-        fetcher._begin(wait)  # noqa: SLF001
+        fetcher._begin(wait, 8)  # noqa: SLF001
     for number in range(3):
         send(client, str(number))
     wait_until(lambda: client.hlen(keys.unacked(QUEUE)) > 0)

@@ -10,6 +10,16 @@ local claim, left, bytes_left = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local job_prefix, result_prefix, job_ttl, result_ttl = ARGV[4], ARGV[5], ARGV[6], tonumber(ARGV[7])
 local if_woken, QUEUES_FROM = ARGV[8] == '1', 8
 local queues = #ARGV - QUEUES_FROM
+
+local function is_woken()
+  local inboxes = {}
+  for base = 1, #KEYS - KEYS_PER_QUEUE, KEYS_PER_QUEUE do
+    for priority = 1, LISTS do inboxes[#inboxes + 1] = KEYS[base + 1 + 2 * priority] end
+  end
+  return redis.call('EXISTS', unpack(inboxes)) > 0
+end
+
+if if_woken and not is_woken() then return {} end
 local time = redis.call('TIME')
 local now = string.format('%d.%06d', time[1], time[2])
 local cancelled_any = redis.call('EXISTS', KEYS[1]) == 1
@@ -96,16 +106,6 @@ local function take(queue_number, priority, most)
   end
 end
 
-local function is_woken()
-  for base = 1, #KEYS - KEYS_PER_QUEUE, KEYS_PER_QUEUE do
-    for priority = 1, LISTS do
-      if redis.call('EXISTS', KEYS[base + 1 + 2 * priority]) == 1 then return true end
-    end
-  end
-  return false
-end
-
-if if_woken and not is_woken() then return taken end
 for priority = 1, LISTS do
   local share = math.ceil(left / queues)
   for queue_number = 1, queues do take(queue_number, priority, share) end
