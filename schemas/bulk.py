@@ -7,15 +7,16 @@ This module does not know which files, columns or models exist.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Final, Literal, Self, TypeVar
+from typing import Annotated, Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 from pydantic_core import PydanticCustomError
 
-from schemas.errors import ErrorCode, MessageError
-from schemas.messages import MODEL_CHARACTERS_MAX, TOP_K_MAX, Truncation
-from schemas.refusal import refusal
+from schemas.errors import ErrorCode
+from schemas.messages import TOP_K_MAX, ModelOption, ThresholdOption, TruncationOption
+from schemas.refusal import parsed
 from schemas.results import Count
+from schemas.strict import STRICT
 
 INPUTS_MAX: Final = 1_000
 URI_CHARACTERS_MAX: Final = 2_048
@@ -32,8 +33,6 @@ Compression = Literal["zstd", "snappy", "gzip", "none"]
 Uri = Annotated[str, Field(min_length=1, max_length=URI_CHARACTERS_MAX)]
 Column = Annotated[str, Field(min_length=1, max_length=COLUMN_CHARACTERS_MAX)]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-
-_STRICT: Final = ConfigDict(extra="forbid", strict=True, frozen=True, hide_input_in_errors=True)
 
 _GIVEN: Final[JsonValue] = {"type": "string"}
 _LEFT_OUT: Final[JsonValue] = {"type": "null"}
@@ -52,7 +51,7 @@ _ONE_KIND_OF_TEXT: Final[list[JsonValue]] = [
 class BulkClassify(BaseModel):
     """The keyword arguments of the task `bulk.classify`."""
 
-    model_config = ConfigDict(**_STRICT, json_schema_extra={"oneOf": _ONE_KIND_OF_TEXT})
+    model_config = ConfigDict(**STRICT, json_schema_extra={"oneOf": _ONE_KIND_OF_TEXT})
 
     inputs: list[Uri] = Field(
         min_length=1,
@@ -67,29 +66,15 @@ class BulkClassify(BaseModel):
     id: Column | None = Field(
         default=None, description="The column that names a row in the rejects; null: its file and row number do."
     )
-    model: str | None = Field(
-        default=None,
-        min_length=1,
-        max_length=MODEL_CHARACTERS_MAX,
-        description="Which of the worker's models to use; null means its default.",
-    )
+    model: ModelOption = None
     top_k: int = Field(
         default=1,
         ge=1,
         le=TOP_K_MAX,
         description="Single-label models only: with more than 1, that many labels and their scores in `scores`.",
     )
-    truncation: Truncation = Field(
-        default="head_tail",
-        description="What is kept of a text longer than the model reads: its start and end, or its start.",
-    )
-    threshold: float | None = Field(
-        default=None,
-        ge=0,
-        le=1,
-        allow_inf_nan=False,
-        description="Multi-label models only: the score from which a label counts; null means 0.5.",
-    )
+    truncation: TruncationOption = "head_tail"
+    threshold: ThresholdOption = None
     dedupe: bool = Field(default=True, description="Whether a text that a shard holds several times is run once.")
     column_prefix: str = Field(
         default="",
@@ -136,7 +121,7 @@ class BulkClassify(BaseModel):
 class BulkAnswer(BaseModel):
     """What `bulk.classify` returns once the run is planned and its shards are on the queue."""
 
-    model_config = _STRICT
+    model_config = STRICT
 
     job_id: str = Field(min_length=1, description="Names the run, for its status, its cancellation and its logs.")
     shards: Count = Field(description="Shards of the plan, those that are done already included.")
@@ -146,7 +131,7 @@ class BulkAnswer(BaseModel):
 class BulkShard(BaseModel):
     """The keyword arguments of the internal task `bulk.shard`: which shard of which plan."""
 
-    model_config = _STRICT
+    model_config = STRICT
 
     plan: Uri = Field(description="Where the plan is.")
     plan_key: Sha256 = Field(description="The key of that plan; of any other the shard is refused.")
@@ -160,7 +145,7 @@ def parse_bulk_classify(args: Sequence[object], kwargs: Mapping[str, object]) ->
     Raises:
         MessageError: the message is wrong; the text names the field that is.
     """
-    return _parsed(BulkClassify, args, kwargs)
+    return parsed(BulkClassify, args, kwargs, codes=_CODES, texts=_TEXTS)
 
 
 def parse_bulk_shard(args: Sequence[object], kwargs: Mapping[str, object]) -> BulkShard:
@@ -169,10 +154,8 @@ def parse_bulk_shard(args: Sequence[object], kwargs: Mapping[str, object]) -> Bu
     Raises:
         MessageError: the message is wrong; the text names the field that is.
     """
-    return _parsed(BulkShard, args, kwargs)
+    return parsed(BulkShard, args, kwargs, codes=_CODES, texts=_TEXTS)
 
-
-_Message = TypeVar("_Message", BulkClassify, BulkShard)
 
 _CODES: Final = {"too_short": ErrorCode.NO_INPUTS}
 
@@ -180,13 +163,3 @@ _TEXTS: Final = {
     "too_short": "a run needs at least one input",
     "too_long": f"a run takes at most {INPUTS_MAX} inputs; use a glob",
 }
-
-
-def _parsed(model: type[_Message], args: Sequence[object], kwargs: Mapping[str, object]) -> _Message:
-    if args:
-        raise MessageError(ErrorCode.INVALID_MESSAGE, "give the arguments by keyword, none by position")
-    try:
-        return model.model_validate(kwargs)
-    except ValidationError as error:
-        refused = refusal(error, (model,), _CODES, _TEXTS)
-    raise refused  # outside of `except`: pydantic's own error must not follow it into a traceback

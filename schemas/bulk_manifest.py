@@ -7,13 +7,13 @@ This module does not know where the documents are stored, nor how rows are count
 
 from typing import Annotated, Final, Self
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic import AwareDatetime, BaseModel, Field, model_validator
 
 from schemas.bulk import Sha256, Uri
 from schemas.bulk_plan import InputFile
 from schemas.errors import ErrorCode
 from schemas.results import Count, ModelInfo, Score
+from schemas.strict import STRICT, contradiction
 
 MANIFEST_FILE: Final = "manifest.json"
 SUCCESS_FILE: Final = "_SUCCESS"
@@ -21,13 +21,11 @@ SUCCESS_FILE: Final = "_SUCCESS"
 SCORE_BINS: Final = 20
 """Equal bins of the score from 0 to 1: [0, 0.05), [0.05, 0.1) … [0.95, 1]."""
 
-_STRICT: Final = ConfigDict(extra="forbid", strict=True, frozen=True, hide_input_in_errors=True)
-
 
 class Tally(BaseModel):
     """Counts over some rows; two tallies of different rows add up to the tally of both."""
 
-    model_config = _STRICT
+    model_config = STRICT
 
     rows: Count = Field(default=0, description="All rows.")
     labelled: Count = Field(default=0, description="Rows that have a label.")
@@ -54,18 +52,18 @@ class Tally(BaseModel):
     @model_validator(mode="after")
     def _adds_up(self) -> Self:
         if self.rows != self.labelled + self.unlabelled + self.rejected:
-            _reject("every row is labelled, unlabelled or has an error")
+            raise contradiction("inconsistent_manifest", "every row is labelled, unlabelled or has an error")
         if not self.labelled == sum(self.labels.values()) == sum(self.scores):
-            _reject("every labelled row has one label and one score")
+            raise contradiction("inconsistent_manifest", "every labelled row has one label and one score")
         if max(self.truncated, self.repeated) > self.rows:
-            _reject("no more rows are truncated or repeated than there are")
+            raise contradiction("inconsistent_manifest", "no more rows are truncated or repeated than there are")
         return self
 
 
 class PartRecord(BaseModel):
     """What a part says about itself: all that the manifest needs of it beside its bytes."""
 
-    model_config = _STRICT
+    model_config = STRICT
 
     schema_version: int = Field(default=1, ge=1, le=1, description="The version of this document's form.")
     plan_key: Sha256 = Field(description="The key of the plan by which it was made.")
@@ -77,7 +75,7 @@ class PartRecord(BaseModel):
 class Part(BaseModel):
     """One file of the result."""
 
-    model_config = _STRICT
+    model_config = STRICT
 
     uri: Uri = Field(description="The part's address.")
     rows: Count = Field(description="Its rows.")
@@ -88,7 +86,7 @@ class Part(BaseModel):
 class BulkManifest(BaseModel):
     """The result of a run: the only list of its parts to trust."""
 
-    model_config = _STRICT
+    model_config = STRICT
 
     schema_version: int = Field(default=1, ge=1, le=1, description="The version of this document's form.")
     job_id: str = Field(min_length=1, description="Names the run.")
@@ -122,10 +120,5 @@ class BulkManifest(BaseModel):
     def _adds_up(self) -> Self:
         rows = sum(part.rows for part in self.parts)
         if not rows == self.totals.rows == sum(file.rows for file in self.inputs):
-            _reject("parts, totals and inputs have the same number of rows")
+            raise contradiction("inconsistent_manifest", "parts, totals and inputs have the same number of rows")
         return self
-
-
-def _reject(text: str) -> None:
-    kind, template = "inconsistent_manifest", "{text}"
-    raise PydanticCustomError(kind, template, {"text": text})

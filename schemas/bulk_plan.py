@@ -8,22 +8,20 @@ This module reads no files and does not know how a plan is made.
 from typing import Final, Literal, Self
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
-from pydantic_core import PydanticCustomError
 
 from schemas.bulk import BulkClassify, Sha256, Uri
 from schemas.results import Count
+from schemas.strict import STRICT, contradiction
 
 PLAN_FILE: Final = "plan.json"
 
 InputFormat = Literal["parquet", "csv", "jsonl"]
 
-_STRICT: Final = ConfigDict(extra="forbid", strict=True, frozen=True, hide_input_in_errors=True)
-
 
 class InputFile(BaseModel):
     """One file as it was when the run was planned."""
 
-    model_config = _STRICT
+    model_config = STRICT
 
     uri: Uri = Field(description="The file's address.")
     size_bytes: Count = Field(description="Its size.")
@@ -39,7 +37,7 @@ class InputFile(BaseModel):
 class Shard(BaseModel):
     """Rows of one file, which become one part."""
 
-    model_config = _STRICT
+    model_config = STRICT
 
     file: int = Field(ge=0, description="The index of the file in the plan's inputs.")
     start: int = Field(ge=0, description="The first row, counted from 0 within the file.")
@@ -54,7 +52,7 @@ class Shard(BaseModel):
 class PlannedModel(BaseModel):
     """The model that every part of the run is made by."""
 
-    model_config = _STRICT
+    model_config = STRICT
 
     name: str = Field(description="The model's name.")
     version: str = Field(description="The model's version.")
@@ -65,7 +63,7 @@ class PlannedModel(BaseModel):
 class BatchLimits(BaseModel):
     """How a shard's rows are planned into batches, whichever machine runs it."""
 
-    model_config = _STRICT
+    model_config = STRICT
 
     max_batch_size: int = Field(ge=1, description="The most rows in a batch.")
     max_batch_tokens: int = Field(ge=1, description="The most rows × longest row; a longer row runs alone.")
@@ -78,7 +76,7 @@ class BatchLimits(BaseModel):
 class OutputColumn(BaseModel):
     """A column of every part."""
 
-    model_config = _STRICT
+    model_config = STRICT
 
     name: str = Field(description="The column's name.")
     type: str = Field(description="Its type as Arrow spells it, such as `timestamp[ns, tz=UTC]`.")
@@ -87,7 +85,7 @@ class OutputColumn(BaseModel):
 class BulkPlan(BaseModel):
     """What a run does: read by every shard, by `resume` and by whoever wants to know why a part is as it is."""
 
-    model_config = ConfigDict(**_STRICT, ser_json_bytes="base64", val_json_bytes="base64")
+    model_config = ConfigDict(**STRICT, ser_json_bytes="base64", val_json_bytes="base64")
 
     schema_version: int = Field(default=1, ge=1, le=1, description="The version of this document's form.")
     job_id: str = Field(min_length=1, description="Names the run.")
@@ -121,13 +119,8 @@ class BulkPlan(BaseModel):
                 file, row = file + 1, 0
             in_order = (shard.file, shard.start) == (file, row) and file < len(self.inputs)
             if not in_order or shard.stop < shard.start or shard.stop > self.inputs[file].rows:
-                _reject(f"shard {index} does not go on where the one before it ends")
+                raise contradiction("inconsistent_plan", f"shard {index} does not go on where the one before it ends")
             row = shard.stop
         if sum(shard.rows for shard in self.shards) != self.rows:
-            _reject("the shards do not hold every row")
+            raise contradiction("inconsistent_plan", "the shards do not hold every row")
         return self
-
-
-def _reject(text: str) -> None:
-    kind, template = "inconsistent_plan", "{text}"
-    raise PydanticCustomError(kind, template, {"text": text})

@@ -16,14 +16,14 @@ from pydantic import (
     FailFast,
     Field,
     JsonValue,
-    ValidationError,
     WithJsonSchema,
     model_validator,
 )
 from pydantic_core import PydanticCustomError
 
-from schemas.errors import ErrorCode, MessageError
-from schemas.refusal import refusal
+from schemas.errors import ErrorCode
+from schemas.refusal import parsed
+from schemas.strict import STRICT
 
 TICKETS_MAX: Final = 10_000
 ID_CHARACTERS_MAX: Final = 256
@@ -32,7 +32,28 @@ TOP_K_MAX: Final = 100
 
 Truncation = Literal["head_tail", "head"]
 
-_STRICT: Final = ConfigDict(extra="forbid", strict=True, frozen=True, hide_input_in_errors=True)
+# Options that requests of every kind have in common.
+ModelOption = Annotated[
+    str | None,
+    Field(
+        min_length=1,
+        max_length=MODEL_CHARACTERS_MAX,
+        description="Which of the worker's models to use; null means its default.",
+    ),
+]
+TruncationOption = Annotated[
+    Truncation,
+    Field(description="What is kept of a text longer than the model reads: its start and end, or its start."),
+]
+ThresholdOption = Annotated[
+    float | None,
+    Field(
+        ge=0,
+        le=1,
+        allow_inf_nan=False,
+        description="Multi-label models only: the score from which a label counts; null means 0.5.",
+    ),
+]
 
 # What a right message holds, for the JSON Schema; the worker answers a wrong text item by item.
 _TEXT: Final = WithJsonSchema({"type": "string"})
@@ -46,7 +67,7 @@ class Ticket(BaseModel):
     """One ticket: an id and either `text`, or `subject`, `body` or both."""
 
     # None stands for "left out" and for a null that was sent; `model_fields_set` tells them apart.
-    model_config = ConfigDict(**_STRICT, json_schema_extra={"oneOf": _ONE_KIND_OF_TEXT})
+    model_config = ConfigDict(**STRICT, json_schema_extra={"oneOf": _ONE_KIND_OF_TEXT})
 
     id: str = Field(
         min_length=1,
@@ -82,36 +103,22 @@ def _with_unique_ids(tickets: list[Ticket]) -> list[Ticket]:
 class ClassifyTickets(BaseModel):
     """The keyword arguments of the task `classify.tickets`."""
 
-    model_config = _STRICT
+    model_config = STRICT
 
     tickets: Annotated[list[Ticket], FailFast(), AfterValidator(_with_unique_ids)] = Field(
         min_length=1,
         max_length=TICKETS_MAX,
         description="The tickets; the results come back in the same order.",
     )
-    model: str | None = Field(
-        default=None,
-        min_length=1,
-        max_length=MODEL_CHARACTERS_MAX,
-        description="Which of the worker's models to use; null means its default.",
-    )
+    model: ModelOption = None
     top_k: int = Field(
         default=1,
         ge=1,
         le=TOP_K_MAX,
         description="Single-label models only: how many of the best labels come back with their scores.",
     )
-    truncation: Truncation = Field(
-        default="head_tail",
-        description="What is kept of a text longer than the model reads: its start and end, or its start.",
-    )
-    threshold: float | None = Field(
-        default=None,
-        ge=0,
-        le=1,
-        allow_inf_nan=False,
-        description="Multi-label models only: the score from which a label counts; null means 0.5.",
-    )
+    truncation: TruncationOption = "head_tail"
+    threshold: ThresholdOption = None
     schema_version: int = Field(default=1, ge=1, le=1, description="The version of this contract.")
 
 
@@ -123,13 +130,7 @@ def parse_classify(args: Sequence[object], kwargs: Mapping[str, object]) -> Clas
     Raises:
         MessageError: the message is wrong as a whole; the text names the field that is.
     """
-    if args:
-        raise MessageError(ErrorCode.INVALID_MESSAGE, "give the arguments by keyword, none by position")
-    try:
-        return ClassifyTickets.model_validate(kwargs)
-    except ValidationError as error:
-        refused = refusal(error, (ClassifyTickets, Ticket), _CODES, _TEXTS)
-    raise refused  # outside of `except`: pydantic's own error must not follow it into a traceback
+    return parsed(ClassifyTickets, args, kwargs, codes=_CODES, texts=_TEXTS, nested=Ticket)
 
 
 _CODES: Final = {

@@ -7,15 +7,13 @@ This module does not know how a result is computed or stored.
 """
 
 from itertools import pairwise
-from typing import Annotated, Final, Self
+from typing import Annotated, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic import BaseModel, Field, model_validator
 
 from schemas.errors import ItemError
 from schemas.messages import ID_CHARACTERS_MAX, TICKETS_MAX
-
-_STRICT: Final = ConfigDict(extra="forbid", strict=True, frozen=True, hide_input_in_errors=True)
+from schemas.strict import STRICT, contradiction
 
 Score = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -25,7 +23,7 @@ Count = Annotated[int, Field(ge=0)]
 class LabelScore(BaseModel):
     """A label and how sure the model is of it."""
 
-    model_config = _STRICT
+    model_config = STRICT
 
     label: str = Field(description="The label as the model names it.")
     score: Score = Field(
@@ -39,7 +37,7 @@ class TicketResult(BaseModel):
     Without `error`, `label` is null only for a multi-label model of which no score reached the threshold.
     """
 
-    model_config = _STRICT
+    model_config = STRICT
 
     id: str = Field(min_length=1, max_length=ID_CHARACTERS_MAX, description="The ticket's id.")
     label: str | None = Field(default=None, description="The best label; null with `error`, or if none fits.")
@@ -56,27 +54,27 @@ class TicketResult(BaseModel):
     @model_validator(mode="after")
     def _is_one_outcome(self) -> Self:
         if (self.label is None) != (self.score is None):
-            _reject("label and score come together")
+            raise contradiction("inconsistent_result", "label and score come together")
         if self.error is not None and (self.label is not None or self.scores is not None):
-            _reject("an error comes without a label and without scores")
+            raise contradiction("inconsistent_result", "an error comes without a label and without scores")
         if self.error is None and self.label is None and self.scores != []:
-            _reject("without an error there is a label, or an empty list of scores")
+            raise contradiction("inconsistent_result", "without an error there is a label, or an empty list of scores")
         return self
 
     @model_validator(mode="after")
     def _is_ranked(self) -> Self:
         scores = self.scores or []
         if any(worse.score > better.score for better, worse in pairwise(scores)):
-            _reject("scores come best first")
+            raise contradiction("inconsistent_result", "scores come best first")
         if scores and (self.label, self.score) != (scores[0].label, scores[0].score):
-            _reject("label and score are the first of scores")
+            raise contradiction("inconsistent_result", "label and score are the first of scores")
         return self
 
 
 class ModelInfo(BaseModel):
     """What made the result: enough to find the very same model again."""
 
-    model_config = _STRICT
+    model_config = STRICT
 
     name: str = Field(description="The model's name.")
     version: str = Field(description="The model's version.")
@@ -89,7 +87,7 @@ class ModelInfo(BaseModel):
 class Timings(BaseModel):
     """What the message took: seconds are wall clock, counts are over the whole message."""
 
-    model_config = _STRICT
+    model_config = STRICT
 
     queue_wait_s: Seconds = Field(
         description="From the header `enqueued_at`, or else from when a worker first saw the message, "
@@ -108,7 +106,7 @@ class Timings(BaseModel):
 class ClassifyResult(BaseModel):
     """The return value of the task `classify.tickets`."""
 
-    model_config = _STRICT
+    model_config = STRICT
 
     schema_version: int = Field(default=1, ge=1, le=1, description="The version of this contract.")
     results: list[TicketResult] = Field(
@@ -118,8 +116,3 @@ class ClassifyResult(BaseModel):
     )
     model: ModelInfo = Field(description="What made the results.")
     timings: Timings = Field(description="What the message took.")
-
-
-def _reject(text: str) -> None:
-    kind, template = "inconsistent_result", "{text}"
-    raise PydanticCustomError(kind, template, {"text": text})

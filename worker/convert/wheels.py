@@ -5,7 +5,6 @@ the machine's own index, proxy and certificate settings hold; the SHA-256 is che
 that the file is used. It does not know what the files mean.
 """
 
-import hashlib
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from typing import Final
 from zipfile import BadZipFile, ZipFile
 
 from worker.errors import ConfigError
+from worker.files import sha256_of
 
 _DOWNLOAD_TIMEOUT_S: Final = 900
 
@@ -41,7 +41,7 @@ def fetch(wheel: PinnedWheel, directory: Path) -> Path:
         ConfigError: it cannot be downloaded, or is not the pinned file.
     """
     path = directory / wheel.filename
-    if path.is_file() and _sha256(path) == wheel.sha256:
+    if path.is_file() and sha256_of(path) == wheel.sha256:
         return path
     directory.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=directory) as temporary:
@@ -81,7 +81,7 @@ def _download(wheel: PinnedWheel, directory: Path) -> Path:
     path = directory / wheel.filename
     if done.returncode != 0 or not path.is_file():
         raise _DownloadError((done.stderr.strip() or f"pip wrote no {wheel.filename}").splitlines()[-1])
-    if _sha256(path) != wheel.sha256:
+    if sha256_of(path) != wheel.sha256:
         raise _DownloadError("the file is not the pinned one")
     return path
 
@@ -91,8 +91,3 @@ def _trouble(wheel: PinnedWheel, directory: Path, reason: str) -> str:
         f"cannot download {wheel.requirement}: {reason}; check the network and pip's settings (pip config list), "
         f"or put {wheel.filename} into {directory} yourself"
     )
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

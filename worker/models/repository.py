@@ -6,7 +6,6 @@ hashes the ONNX file; it does not know onnxruntime or tokenizers, and weights th
 file are not part of the hash.
 """
 
-import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from pydantic import ValidationError
 
 from schemas.manifest import MANIFEST_FILE, ModelManifest, ProblemType
 from worker.errors import ModelError
+from worker.files import sha256_of
 
 MAX_LENGTH_DEFAULT: Final = 512
 # transformers writes 1e30 where a tokenizer knows no limit.
@@ -163,8 +163,7 @@ def _onnx_path(directory: Path, manifest: ModelManifest | None) -> Path:
 
 
 def _sha256(path: Path, manifest: ModelManifest | None) -> str:
-    with path.open("rb") as file:
-        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+    sha256 = sha256_of(path)
     if manifest is not None and manifest.sha256 != sha256:
         text = (
             f"{path} has the sha256 {sha256}, but {MANIFEST_FILE} says {manifest.sha256}: "

@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from worker.files import sha256_of
 from worker.storage.errors import (
     BadLocation,
     Changed,
@@ -174,7 +175,7 @@ def _written(uri: str, pieces: Iterable[bytes], sha256: str, *, only_new: bool) 
         _flush_directory(path.parent)
     except FileExistsError:
         if not path.samefile(draft):  # else NFS has lost the answer to the first try and repeated it
-            return Creation(Outcome.EXISTS, _sha256(path))
+            return Creation(Outcome.EXISTS, sha256_of(path))
     finally:
         draft.unlink(missing_ok=True)
     return Creation(Outcome.CREATED, sha256)
@@ -197,11 +198,6 @@ def _flush_directory(directory: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as content:
-        return hashlib.file_digest(content, "sha256").hexdigest()
 
 
 @contextmanager

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from worker.errors import BrokenPart
+from worker.files import sha256_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 ROW_GROUP_ROWS: Final = 65_536
 ROW_GROUP_BYTES: Final = 128 << 20
 _PARTIAL_SUFFIX: Final = ".partial"
-_READ_BYTES: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,11 +206,8 @@ def _writer(sink: _Sink, schema: pa.Schema, compression: str) -> pq.ParquetWrite
 
 def _verified(sink: _Sink, rows: int, schema: pa.Schema) -> Part:
     """Read the whole file back, its bytes and its values."""
-    with sink.path.open("rb") as file:
-        found = hashlib.sha256()
-        while data := file.read(_READ_BYTES):
-            found.update(data)
-    if found.digest() != sink.hash.digest():
+    sha256 = sha256_of(sink.path)
+    if sha256 != sink.hash.hexdigest():
         raise BrokenPart(f"{sink.path.name}: the disk returns other bytes than were written")
     try:
         read_rows, read_schema = _read_back(sink.path)
@@ -220,7 +217,7 @@ def _verified(sink: _Sink, rows: int, schema: pa.Schema) -> Part:
         raise BrokenPart(f"{sink.path.name}: {rows} rows were written, {read_rows} read back")
     if not read_schema.equals(schema):
         raise BrokenPart(f"{sink.path.name}: its columns read back as others or of other types")
-    return Part(rows, sink.size, found.hexdigest())
+    return Part(rows, sink.size, sha256)
 
 
 def _read_back(path: Path) -> tuple[int, pa.Schema]:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 from botocore.exceptions import ClientError
 
 from worker.storage.errors import Changed, Damaged, NotFound, TooLarge, Unavailable
-from worker.storage.local import translated_os_errors
+from worker.storage.local import CHUNK_BYTES, translated_os_errors
 from worker.storage.objects import (
     MAX_OBJECT_BYTES,
     Creation,
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
 _MISSING: Final = 404
 _TAKEN: Final = 412
 _GONE: Final = frozenset({_MISSING, _TAKEN, 416})
-_CHUNK_BYTES: Final = 1024 * 1024
 _SHA256: Final = "sha256"
 
 
@@ -222,7 +221,7 @@ class _Paced:
 def _digests(content: BinaryIO) -> tuple[str, str]:
     """Return MD5 as `Content-MD5` wants it, and SHA-256 in hex, in one pass."""
     md5, sha256 = hashlib.md5(usedforsecurity=False), hashlib.sha256()
-    while piece := content.read(_CHUNK_BYTES):
+    while piece := content.read(CHUNK_BYTES):
         md5.update(piece)
         sha256.update(piece)
     return base64.b64encode(md5.digest()).decode(), sha256.hexdigest()
