@@ -126,6 +126,7 @@ class BulkAnswer(BaseModel):
     job_id: str = Field(min_length=1, description="Names the run, for its status, its cancellation and its logs.")
     shards: Count = Field(description="Shards of the plan, those that are done already included.")
     rows: Count = Field(description="Rows of the plan, likewise.")
+    output: Uri = Field(description="Where the run is: what `batchmill bulk status` and its like ask for.")
 
 
 class BulkShard(BaseModel):

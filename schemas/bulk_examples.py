@@ -53,7 +53,7 @@ PLAN: Final = BulkPlan(
     shards=[Shard(file=0, start=0, stop=60), Shard(file=0, start=60, stop=100)],
 )
 
-ANSWER: Final = BulkAnswer(job_id=PLAN.job_id, shards=len(PLAN.shards), rows=PLAN.rows)
+ANSWER: Final = BulkAnswer(job_id=PLAN.job_id, shards=len(PLAN.shards), rows=PLAN.rows, output=_OUTPUT)
 
 SHARD: Final = BulkShard(plan=_PLAN, plan_key=_PLAN_KEY, shard=1)
 

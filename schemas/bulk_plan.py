@@ -18,6 +18,15 @@ PLAN_FILE: Final = "plan.json"
 InputFormat = Literal["parquet", "csv", "jsonl"]
 
 
+class LineScan(BaseModel):
+    """What one pass over a CSV or JSONL file found, which has no footer to tell it."""
+
+    model_config = STRICT
+
+    columns: list[str] = Field(description="The header's columns, or the keys of all objects.")
+    marks: list[Count] = Field(description="The byte at which every 4,096th row begins.")
+
+
 class InputFile(BaseModel):
     """One file as it was when the run was planned."""
 
@@ -29,6 +38,7 @@ class InputFile(BaseModel):
     version: str | None = Field(default=None, description="Its version id, where the store keeps versions.")
     rows: Count = Field(description="Its rows.")
     format: InputFormat = Field(default="parquet", description="How it is read.")
+    scan: LineScan | None = Field(default=None, description="Of CSV and JSONL: where its rows are.")
     folder: str = Field(
         default="", description="The partition folders that its parts keep, such as `dt=2026-01-01`; empty: none."
     )

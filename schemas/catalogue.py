@@ -42,6 +42,10 @@ ITEM_CODES: Final[Mapping[ErrorCode, Explanation]] = MappingProxyType(
             "The ticket has none of `text`, `subject` and `body`.",
             "Give it a `text`, or a `subject`, a `body` or both.",
         ),
+        ErrorCode.UNREADABLE_ROW: Explanation(
+            "The line of a CSV or JSONL file is no record: too many or too few fields, or no JSON object.",
+            "Correct the line that the rejects name, or how the file is written.",
+        ),
         ErrorCode.MODEL_OUTPUT_NOT_FINITE: Explanation(
             "The model returned NaN or infinity for this item, so no label can be trusted.",
             "Report the ticket to whoever owns the model; sending it again gives the same.",
@@ -134,6 +138,22 @@ MESSAGE_CODES: Final[Mapping[ErrorCode, Explanation]] = MappingProxyType(
         ErrorCode.SCHEMA_MISMATCH: Explanation(
             "A column has types in different input files that no common type holds.",
             "Rewrite the file that the message names, or run the two kinds of files apart.",
+        ),
+        ErrorCode.OBJECT_NOT_FOUND: Explanation(
+            "An object that the request names, such as `since_manifest`, does not exist.",
+            "Correct its address, or leave it out.",
+        ),
+        ErrorCode.STORE_FORBIDDEN: Explanation(
+            "The store refuses the worker's credentials, or there are none.",
+            "Give the workers what boto3 reads, with rights to list, read and create; then resume the run.",
+        ),
+        ErrorCode.STORE_UNAVAILABLE: Explanation(
+            "The store gave no good answer over many tries.",
+            "Resume the run once the store is well: what is done is kept.",
+        ),
+        ErrorCode.OUT_OF_SPACE: Explanation(
+            "The worker's disk, the output's disk or its quota is full.",
+            "Make room, or ask for smaller shards (`shard_rows`); then resume the run.",
         ),
         ErrorCode.UNSUPPORTED_STORE: Explanation(
             "The output's store overwrites where it must refuse, so two workers could mix their parts.",

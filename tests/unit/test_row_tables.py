@@ -114,7 +114,8 @@ def test_a_json_line_without_text_is_its_own_error(line: bytes) -> None:
     before, bad, after = texts_of(table)
     assert (before, after) == ("before", "after")
     assert isinstance(bad, ItemFailed)
-    assert bad.code is ErrorCode.NOT_TEXT
+    is_object = line.startswith(b"{") and line.endswith(b"}")
+    assert bad.code is (ErrorCode.NOT_TEXT if is_object else ErrorCode.UNREADABLE_ROW)
 
 
 def test_a_lone_surrogate_in_json_is_the_rows_error() -> None:

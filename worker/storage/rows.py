@@ -159,7 +159,7 @@ class CsvTable(_RowTable):
                 yield dict(zip(columns, fields, strict=True))
             else:
                 text = f"the record has {len(fields)} fields, the header {len(columns)}"
-                yield ItemFailed(ErrorCode.NOT_TEXT, text)
+                yield ItemFailed(ErrorCode.UNREADABLE_ROW, text)
 
     def _fields(self, lines: Lines) -> Iterator[list[str]]:
         # The interpreter's limit of 128 KiB holds for all of it; a ticket with a log in it is longer.
@@ -192,9 +192,9 @@ def _object(line: bytes) -> Record:
     try:
         value = json.loads(line.decode("utf-8", "surrogateescape"))
     except (ValueError, RecursionError):
-        return ItemFailed(ErrorCode.NOT_TEXT, "the line is not valid JSON")
+        return ItemFailed(ErrorCode.UNREADABLE_ROW, "the line is not valid JSON")
     if not isinstance(value, dict):
-        return ItemFailed(ErrorCode.NOT_TEXT, "the line is no JSON object")
+        return ItemFailed(ErrorCode.UNREADABLE_ROW, "the line is no JSON object")
     return value
 
 
