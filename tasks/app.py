@@ -73,7 +73,7 @@ def create_app(settings: Settings) -> BatchApp:
     )
     app.conf.broker_transport_options = address.transport_options | {
         "custody": app.custody,
-        "room": app.credit,
+        "room": app.room,
         "socket_timeout": SOCKET_TIMEOUT_S,
         "socket_connect_timeout": SOCKET_TIMEOUT_S,
         "socket_keepalive": True,

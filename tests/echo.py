@@ -148,7 +148,7 @@ def outcomes(job: Job) -> list[object]:
 
 
 class Heard:
-    """Implements `worker.engine.Listener`: keeps what it is told.
+    """Implements `worker.listening.Listener`: keeps what it is told.
 
     Attributes:
         events: (event, job) in order.

@@ -1,89 +1,33 @@
-"""Which items run together, and when: pure decisions, no threads, no I/O, a clock that is injected.
+"""Which items run next: pure decisions, no threads, no I/O, a clock that is injected.
 
-Batching itself gains little on a CPU, padding costs a lot: a batch is as long as its longest row. So the planner takes
-a window of waiting items, sorts it by length and cuts it where Σ(call cost + rows × longest row) is smallest, by
-dynamic programming. `MicroBatcher` decides what goes into the window and which of the planned batches runs next:
+`worker.planner` cuts a window of waiting items into batches of little padding. `MicroBatcher` decides what goes into
+the window, and which of the planned batches runs next:
 
 - bands: interactive before normal before bulk; a band that waited `ageing_s` without a batch counts as one more urgent;
 - fair between jobs: jobs that ran nothing yet and jobs that ran before take turns, so one ticket waits at most one
   batch behind a message of 10,000, and a stream of single tickets cannot starve that message either;
 - identical inputs of a window share one row; an item over the token budget runs alone; deadlines are checked as the
-  batch forms.
+  batch forms;
+- batches that were planned beforehand (a bulk shard's) stay as they are, and take turns with what waits at their band.
 
 It knows neither models nor messages, and is not thread-safe: the engine holds a lock around it.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 from itertools import chain, islice, zip_longest
 from typing import TYPE_CHECKING
 
 from schemas.names import Band
+from worker.planner import Batch, cut
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator
 
     from worker.jobs import Item, Job
-
-
-@dataclass(frozen=True, slots=True)
-class BatchPolicy:
-    """The limits of a batch.
-
-    Attributes:
-        max_batch_size: rows.
-        max_batch_tokens: rows × longest row; a single longer row still runs, alone.
-        max_queue_delay_s: how long the oldest item waits for company; 0 = never, load batches by itself.
-        planning_window: items that are planned together.
-        call_cost_tokens: what one call of the model costs beyond its tokens, in padded tokens.
-        ageing_s: how long a band waits without a batch before it counts as one band more urgent.
-    """
-
-    max_batch_size: int = 32
-    max_batch_tokens: int = 512
-    max_queue_delay_s: float = 0.0
-    planning_window: int = 256
-    call_cost_tokens: float = 16.0
-    ageing_s: float = 5.0
-
-
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """Rows that run in one call; a row holds every item with that same input.
-
-    Attributes:
-        rows: the distinct inputs, each with its items.
-        length: tokens of the longest row, to which all are padded.
-    """
-
-    rows: tuple[tuple[Item, ...], ...]
-    length: int
-
-    @property
-    def items(self) -> list[Item]:
-        """Every item of every row."""
-        return [item for row in self.rows for item in row]
-
-    @property
-    def jobs(self) -> list[Job]:
-        """The jobs of its items, each once, in the order of the rows."""
-        return list(dict.fromkeys(item.job for item in self.items))
-
-    @property
-    def is_suspect(self) -> bool:
-        """Whether it is of a job that must run with nothing else; such a batch is of one job."""
-        return self.rows[0][0].job.suspect
-
-    @property
-    def real_tokens(self) -> int:
-        """Σ row length."""
-        return sum(row[0].length for row in self.rows)
-
-    @property
-    def padded_tokens(self) -> int:
-        """Rows × longest row: what the model computes."""
-        return len(self.rows) * self.length
+    from worker.planner import BatchPolicy
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,40 +43,6 @@ class Decision:
     batch: Batch | None = None
     dropped: tuple[Job, ...] = ()
     wait_s: float | None = None
-
-
-def plan_batches(
-    lengths: Sequence[int], max_batch_size: int, max_batch_tokens: int, call_cost_tokens: float
-) -> list[list[int]]:
-    """Partition rows into batches at the least padded cost.
-
-    Minimises Σ(call_cost_tokens + rows × longest row) over contiguous groups of the length-sorted rows, which is
-    optimal for this cost: swapping two rows between batches never shortens both. O(n × max_batch_size).
-
-    Args:
-        lengths: tokens of each row.
-        max_batch_size: rows a batch may have.
-        max_batch_tokens: rows × longest row a batch may have; a row beyond it gets a batch of its own.
-        call_cost_tokens: fixed cost of a batch, in padded tokens.
-
-    Returns:
-        Indices into `lengths`, one list a batch, shortest rows first.
-    """
-    order = sorted(range(len(lengths)), key=lengths.__getitem__)
-    best = [0.0]
-    sizes = [0]
-    for end, index in enumerate(order, start=1):
-        longest = max(lengths[index], 1)
-        most = max(1, min(max_batch_size, end, max_batch_tokens // longest))
-        cost, size = min((best[end - rows] + rows * longest, rows) for rows in range(1, most + 1))
-        best.append(cost + call_cost_tokens)
-        sizes.append(size)
-    batches = []
-    end = len(order)
-    while end:
-        batches.append(order[end - sizes[end] : end])
-        end -= sizes[end]
-    return batches[::-1]
 
 
 class MicroBatcher:
@@ -153,9 +63,10 @@ class MicroBatcher:
         self._clock = clock
         self._is_cancelled = is_cancelled
         self._bands = {level: _Band(level, policy) for level in Band}
+        self._planned = _Planned(Band.BULK, policy)
 
     def __len__(self) -> int:
-        """Return the number of waiting items."""
+        """Return the number of waiting items, those that were planned beforehand aside."""
         return sum(len(band) for band in self._bands.values())
 
     def add(self, items: Iterable[Item]) -> None:
@@ -165,9 +76,15 @@ class MicroBatcher:
             item.queued_s = now_s
             self._bands[item.job.band].add(item)
 
+    def add_planned(self, batches: Iterable[Batch]) -> None:
+        """Let batches that are planned already, each of one job, wait at the band of bulk work."""
+        now_s = self._clock()
+        for batch in batches:
+            self._planned.add(batch, now_s)
+
     def discard(self, job: Job) -> list[Item]:
         """Take every waiting item of `job` back."""
-        return self._bands[job.band].discard(job)
+        return self._bands[job.band].discard(job) + self._planned.discard(job)
 
     def take(self) -> Decision:
         """Decide what runs now; the items of the decision no longer wait."""
@@ -179,11 +96,12 @@ class MicroBatcher:
                 return Decision(self._wanted(band.pop(now_s), now_s, dropped), tuple(dropped))
             band.discard(job)  # before it takes a turn
             dropped.append(job)
-        delays_s = (band.delay_s(now_s) for band in self._bands.values() if len(band))
+        delays_s = (band.delay_s(now_s) for band in self._bands.values() if len(band))  # what is planned never waits
         return Decision(None, tuple(dropped), min(delays_s, default=None))
 
-    def _most_urgent(self, now_s: float) -> _Band | None:
-        ready = (band for band in self._bands.values() if len(band) and band.delay_s(now_s) <= 0)
+    def _most_urgent(self, now_s: float) -> _Band | _Planned | None:
+        bands: tuple[_Band | _Planned, ...] = (*self._bands.values(), self._planned)
+        ready = (band for band in bands if len(band) and band.delay_s(now_s) <= 0)
         return min(ready, key=lambda band: band.urgency(now_s), default=None)
 
     def _wanted(self, batch: Batch, now_s: float, dropped: list[Job]) -> Batch:
@@ -235,8 +153,7 @@ class _Band:
 
     def urgency(self, now_s: float) -> tuple[int, float]:
         """Sort key, most urgent first: the level less its ageing, then how long the band has waited for a batch."""
-        since_s = max(self._served_s, self._oldest_s())
-        return self._level - int((now_s - since_s) / self._policy.ageing_s), since_s
+        return _urgency(self._level, max(self._served_s, self._oldest_s()), now_s, self._policy)
 
     def delay_s(self, now_s: float) -> float:
         """How much longer the band waits for company; 0 or less = not at all."""
@@ -284,7 +201,7 @@ class _Band:
             groups.setdefault(item.job if item.job.suspect else None, []).append(item)
         self._planned.clear()
         for items in groups.values():
-            for batch in _cut(items, policy):
+            for batch in cut(items, policy):
                 self._planned.update((item, batch) for item in batch.items)
 
     def _remove(self, item: Item) -> None:
@@ -310,15 +227,51 @@ class _Band:
         return min(next(iter(items)).queued_s for items in oldest)
 
 
-def _cut(items: Sequence[Item], policy: BatchPolicy) -> Iterator[Batch]:
-    """Cut items into batches; identical inputs share a row."""
-    rows: dict[object, list[Item]] = {}
-    for item in items:
-        rows.setdefault(item if item.key is None else item.key, []).append(item)
-    distinct = [tuple(same) for same in rows.values()]
-    lengths = [row[0].length for row in distinct]
-    for indices in plan_batches(lengths, policy.max_batch_size, policy.max_batch_tokens, policy.call_cost_tokens):
-        yield Batch(tuple(distinct[index] for index in indices), lengths[indices[-1]])
+class _Planned:
+    """Batches that were planned beforehand: the job that began first goes first, so that it also ends first."""
+
+    def __init__(self, level: Band, policy: BatchPolicy) -> None:
+        self._level = level
+        self._policy = policy
+        self._waiting: dict[Job, deque[Batch]] = {}
+        self._since_s = 0.0
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(self, batch: Batch, now_s: float) -> None:
+        if not self._waiting:
+            self._since_s = now_s
+        self._waiting.setdefault(batch.head.job, deque()).append(batch)
+
+    def discard(self, job: Job) -> list[Item]:
+        return [item for batch in self._waiting.pop(job, ()) for item in batch.items]
+
+    def urgency(self, now_s: float) -> tuple[int, float]:
+        return _urgency(self._level, self._since_s, now_s, self._policy)
+
+    def delay_s(self, _now_s: float) -> float:
+        return 0.0
+
+    @property
+    def head(self) -> Item:
+        return self._waiting[self._first()][0].head
+
+    def pop(self, now_s: float) -> Batch:
+        job = self._first()
+        batch = self._waiting[job].popleft()
+        if not self._waiting[job]:
+            del self._waiting[job]
+        self._since_s = now_s
+        return batch
+
+    def _first(self) -> Job:
+        return min(self._waiting, key=lambda job: job.enqueued_s)
+
+
+def _urgency(level: Band, since_s: float, now_s: float, policy: BatchPolicy) -> tuple[int, float]:
+    """Sort key, most urgent first: the level less its ageing, then since when the band has waited for a batch."""
+    return level - int((now_s - since_s) / policy.ageing_s), since_s
 
 
 def _by_rounds(jobs: dict[Job, dict[Item, None]], policy: BatchPolicy) -> Iterator[list[Item]]:

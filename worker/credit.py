@@ -1,7 +1,8 @@
 """How much more work this worker takes: about a second of what it gets done, so that no worker hoards.
 
 A few messages it takes however large they are: a ticket must not wait in the queue for a message of 10,000 to end. And
-it fetches in portions: a round trip for each message that ends would cost more than a small model.
+it fetches in portions: a round trip for each message that ends would cost more than a small model. Of the queues whose
+messages run outside the batcher, each for a minute, it takes as many as it has slots for, and fetches none ahead.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from worker.custody import Custody
     from worker.engine import Engine
     from worker.fetching import Fetcher
@@ -19,7 +22,7 @@ PORTIONS: Final = 8  # of the credit; with less than one of them free, the worke
 
 
 class Credit:
-    """Says how many messages to fetch. Called from the fetcher's thread; the pool attaches the engine.
+    """Says how many messages of batched tasks to fetch. Called from the fetcher's thread.
 
     Args:
         custody: what is held.
@@ -37,10 +40,6 @@ class Credit:
         self.engine: Engine | None = None
         self.fetcher: Fetcher | None = None
 
-    def __json__(self) -> dict[str, int]:
-        """Return what `inspect stats` shows: it lists the transport's options."""
-        return {"room": self()}
-
     def __call__(self, arrived: int = 0) -> int:
         """Return how many messages the worker has room for; 0 or less = none.
 
@@ -55,8 +54,63 @@ class Credit:
         few = min(FEW_MESSAGES, self._max_items) - self.engine.jobs() - arrived
         return max(items if items * PORTIONS >= credit else 0, few)
 
+
+class Slots:
+    """Says how many messages of one queue to fetch, each of which occupies a slot until it is recorded.
+
+    Args:
+        custody: what is held.
+        queue: the queue.
+        slots: how many run at a time.
+    """
+
+    def __init__(self, custody: Custody, queue: str, slots: int) -> None:
+        self._custody = custody
+        self._queue = queue
+        self.slots = slots
+        self.engine: Engine | None = None
+        self.fetcher: Fetcher | None = None
+
+    def __call__(self, arrived: int = 0) -> int:  # noqa: ARG002 - what has arrived is held already
+        """Return how many slots are free; none before there is an engine."""
+        return 0 if self.engine is None else self.slots - self._custody.held_of(self._queue)
+
+
+class Room:
+    """What limits the messages of each queue. The pool attaches the engine, the transport its fetchers.
+
+    Args:
+        credit: of all queues but those with slots.
+        slots: by queue.
+    """
+
+    def __init__(self, credit: Credit, slots: Mapping[str, Slots]) -> None:
+        self.credit = credit
+        self.slots = slots
+
+    def __json__(self) -> dict[str, int]:
+        """Return what `inspect stats` shows: it lists the transport's options."""
+        return {"credit": self.credit()} | {queue: slots() for queue, slots in self.slots.items()}
+
+    def attach(self, engine: Engine) -> None:
+        """Fetch from now on."""
+        for limit in self._limits():
+            limit.engine = engine
+
+    def by_limit(self, queues: Sequence[str]) -> dict[Credit | Slots, tuple[str, ...]]:
+        """Return the queues that share a limit, for one fetcher each."""
+        shared = tuple(queue for queue in queues if queue not in self.slots)
+        alone: dict[Credit | Slots, tuple[str, ...]] = {
+            self.slots[queue]: (queue,) for queue in queues if queue in self.slots
+        }
+        return alone | ({self.credit: shared} if shared else {})
+
     def changed(self) -> None:
-        """Let the fetcher look again if it found no room: something has been done. Never blocks."""
-        fetcher = self.fetcher
-        if fetcher is not None:
-            fetcher.room_changed()
+        """Let the fetchers that found no room look again: something has been done. Never blocks."""
+        for limit in self._limits():
+            fetcher = limit.fetcher
+            if fetcher is not None:
+                fetcher.room_changed()
+
+    def _limits(self) -> tuple[Credit | Slots, ...]:
+        return (self.credit, *self.slots.values())

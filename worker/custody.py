@@ -48,6 +48,10 @@ class Custody:
         """Return what is held under a delivery tag; None if nothing is, any more."""
         return self._holdings.get(tag)
 
+    def held_of(self, queue: str) -> int:
+        """Return how many messages of one queue are held."""
+        return sum(holding.held.queue == queue for holding in list(self._holdings.values()))
+
     def crashes(self, tag: str) -> int:
         """Return how often a worker has died while it had this message in inference."""
         holding = self._holdings.get(tag)

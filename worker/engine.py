@@ -6,6 +6,7 @@ Threads, and what each may block on:
 - one preparer: opens messages (schema) and prepares their items (tokens), in portions that are fair between jobs and no
   further ahead than the batcher needs, so a message of 10,000 costs little memory and delays nobody;
 - R runners: take a batch, run the model on the one shared session, settle the outcomes;
+- whoever calls `run_planned` (a bulk shard's thread): nothing; it waits for its rows where it likes;
 - one watchdog: cancels a batch that runs past its limit; a runner that ignores that is reported as stuck.
 
 A failing batch is bisected until the culprit stands alone, so every item gets exactly one outcome, a result or
@@ -20,55 +21,28 @@ from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass
 from time import monotonic
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import structlog
 
 from worker.batching import MicroBatcher
-from worker.errors import Draining
+from worker.errors import Cancelled, Draining
 from worker.floor import Floor
 from worker.isolation import isolate
 from worker.preparing import Arrival, Preparer
+from worker.stats import Stats
 from worker.watchdog import Watchdog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from worker.batching import Batch, BatchPolicy
     from worker.jobs import Item, Job, Model
+    from worker.listening import Listener
+    from worker.planner import Batch, BatchPolicy
 
 log = structlog.get_logger(__name__)
 
-RATE_WEIGHT = 0.1  # of the newest batch in the moving average
 CANCELLED_GRACE_S = 2.0  # for a cancelled batch to leave the model
-
-
-class Listener(Protocol):
-    """Who wants to know what becomes of the jobs. Called from the engine's threads; must not block or raise."""
-
-    def is_cancelled(self, job: Job) -> bool:
-        """Return whether nobody waits for `job` any more; asked as each batch forms."""
-        ...
-
-    def started(self, jobs: Sequence[Job]) -> None:
-        """The first batch of these jobs is about to run."""
-        ...
-
-    def finished(self, job: Job) -> None:
-        """Every item of `job` has its outcome, or `job.error` says why the message failed."""
-        ...
-
-    def dropped(self, job: Job) -> None:
-        """`job` was cancelled or has expired; it will not finish."""
-        ...
-
-    def running(self, jobs: Sequence[Job], *, alone: bool) -> None:
-        """This thread prepares items of these jobs next, or runs a batch of them; of none = it no longer does."""
-        ...
-
-    def broken(self, reason: str) -> None:
-        """The engine cannot go on: a call of the model is stuck, or one of its threads has died."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,30 +51,6 @@ class Lane:
 
     model: Model
     policy: BatchPolicy
-
-
-@dataclass(slots=True)
-class Stats:
-    """What the engine did since it started; `items_per_s` is one busy runner's moving average."""
-
-    batches: int = 0
-    rows: int = 0
-    items: int = 0
-    real_tokens: int = 0
-    padded_tokens: int = 0
-    busy_s: float = 0.0
-    items_per_s: float = 0.0
-
-    def add(self, batch: Batch, elapsed_s: float) -> None:
-        """Count one batch."""
-        rate = len(batch.items) / max(elapsed_s, 1e-6)
-        self.items_per_s += (rate - self.items_per_s) * (RATE_WEIGHT if self.batches else 1.0)
-        self.batches += 1
-        self.rows += len(batch.rows)
-        self.items += len(batch.items)
-        self.real_tokens += batch.real_tokens
-        self.padded_tokens += batch.padded_tokens
-        self.busy_s += elapsed_s
 
 
 class Engine:
@@ -134,6 +84,7 @@ class Engine:
         self._lock = threading.Lock()
         self._work = threading.Condition(self._lock)
         self._active: set[Job] = set()
+        self._planned: set[Job] = set()  # parts of messages that run elsewhere; no message of ours
         self._closing = False
         self._runners = runners
         self._floor = Floor()
@@ -175,6 +126,22 @@ class Engine:
             self._active.add(job)
         self.failed(job, error)
 
+    def run_planned(self, lane: str, job: Job, batches: Sequence[Batch]) -> None:
+        """Run batches of `job` as they are, at the band of bulk work; its `waiter` hears when all have ended.
+
+        What the waiter is told: nothing, each item has its outcome then; `Draining`, the engine stopped before;
+        `Cancelled`, nobody wants the job any more.
+
+        Raises:
+            Draining: the engine is stopping.
+        """
+        with self._work:
+            if self._closing:
+                raise Draining("the worker is stopping")
+            self._planned.add(job)
+            self._batchers[lane].add_planned(batches)
+            self._work.notify()
+
     def drop_waiting(self) -> list[Job]:
         """Forget, and return, every job none of whose items has been in a batch."""
         with self._lock:
@@ -204,12 +171,15 @@ class Engine:
         for thread in self._threads:
             thread.join(max(0.0, deadline_s - monotonic()))
         with self._lock:
-            left = list(self._active)
+            left, unheard = list(self._active), list(self._planned)
             self._active.clear()
+            self._planned.clear()
         self._watchdog.stop()
         deadline_s = monotonic() + CANCELLED_GRACE_S
         for thread in self._threads:  # one inside ONNX Runtime when the interpreter ends would abort the process
             thread.join(max(0.0, deadline_s - monotonic()))
+        for job in unheard:
+            _tell(job, Draining("the worker is stopping"))
         return left
 
     # What the preparer tells us.
@@ -271,8 +241,7 @@ class Engine:
                 for name, batcher in self._batchers.items():
                     decision = batcher.take()
                     for job in decision.dropped:
-                        self._forget(job)
-                        self._listener.dropped(job)
+                        self._drop(job)
                     if decision.batch is not None:
                         self._batchers[name] = self._batchers.pop(name)  # the other lanes come first next time
                         self._work.notify()  # there may be a batch for another runner too
@@ -285,7 +254,7 @@ class Engine:
     def _run_batch(self, model: Model, batch: Batch) -> None:
         jobs = list({item.job: None for item in batch.items})
         with self._lock:
-            first = [job for job in jobs if job.batches == 0]
+            first = [job for job in jobs if job.batches == 0 and job.waiter is None]
             for job in jobs:
                 job.batches += 1
         started_s = monotonic()
@@ -326,12 +295,24 @@ class Engine:
     def _end(self, jobs: Sequence[Job]) -> None:
         with self._lock:
             ended = [job for job in jobs if job in self._active]
+            heard = [job for job in jobs if job in self._planned]
             self._active.difference_update(ended)
+            self._planned.difference_update(heard)
         for job in ended:
             self._listener.finished(job)
+        for job in heard:
+            _tell(job)
+
+    def _drop(self, job: Job) -> None:
+        self._forget(job)
+        if job.waiter is None:
+            self._listener.dropped(job)
+        else:
+            _tell(job, Cancelled("it was cancelled"))
 
     def _forget(self, job: Job) -> None:
         self._active.discard(job)
+        self._planned.discard(job)
         self._preparer.forget(job)
         for batcher in self._batchers.values():
             batcher.discard(job)
@@ -344,3 +325,13 @@ class Engine:
             log.critical("engine.thread_died", thread=threading.current_thread().name, error=type(exc).__name__)
             self._listener.broken(f"thread {threading.current_thread().name} died")
             raise
+
+
+def _tell(job: Job, failure: Exception | None = None) -> None:
+    """Let whoever waits for a part of a message go on."""
+    if job.waiter is None:
+        return
+    if failure is None:
+        job.waiter.set_result(None)
+    else:
+        job.waiter.set_exception(failure)

@@ -8,6 +8,7 @@
         ├── BatchTimeout        the model did not answer in time: isolated like any failure of a batch
         ├── ItemFailed          one item's outcome: permanent, its neighbours are untouched
         ├── Draining            the worker is stopping: transient, the message goes back to the queue
+        ├── Cancelled           nobody wants this job any more: it ends as revoked
         ├── StorageError        (worker.storage.errors) what an object store could not do
         ├── TableError          an input table cannot be used as it is: permanent; names the file
         │   ├── UnreadableTable damaged, or not the format that it should be
@@ -63,6 +64,10 @@ class BatchTimeout(BatchmillError):  # noqa: N818 - reads as what happened
 
 class Draining(BatchmillError):  # noqa: N818 - names a state of the worker
     """The worker stops before it could run this job; another worker will."""
+
+
+class Cancelled(BatchmillError):  # noqa: N818 - names what happened
+    """The job was called off while it ran."""
 
 
 class NotBatched(BatchmillError):  # noqa: N818 - names what did not happen

@@ -14,6 +14,7 @@ from schemas.names import Band
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping, Sequence
+    from concurrent.futures import Future
 
 
 @dataclass(slots=True, eq=False, repr=False)  # a repr would quote the ticket
@@ -65,6 +66,7 @@ class Job:
         served: whether a batch with an item of it has been formed.
         real_tokens, padded_tokens: what its own rows cost; a row shared by identical inputs counts for the first.
         inference_s: Σ duration of the batches it was in.
+        waiter: who waits for its items inside this process, where it is no message but a part of one.
     """
 
     id: str
@@ -86,6 +88,7 @@ class Job:
     real_tokens: int = 0
     padded_tokens: int = 0
     inference_s: float = 0.0
+    waiter: Future[None] | None = None
 
     def let_go(self) -> None:
         """Part from the items once nobody will read them: their circle would wait for the garbage collector."""

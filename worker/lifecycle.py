@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING, Any
 import structlog
 from celery import Celery
 
-from worker.batching import BatchPolicy
-from worker.credit import Credit
+from worker.credit import Credit, Room, Slots
 from worker.custody import Custody
 from worker.engine import Engine, Lane
 from worker.incarnation import incarnation
 from worker.ledger import Ledger, Terms
 from worker.models.cpu import available_cpus
 from worker.models.warmup import warm_up
+from worker.planner import BatchPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from worker.engine import Listener
     from worker.jobs import Model, Pipeline
+    from worker.listening import Listener
     from worker.settings import Settings
 
 log = structlog.get_logger(__name__)
@@ -44,7 +44,20 @@ class Workload:
 
 
 class BatchApp(Celery):  # type: ignore[misc] # celery has no types
-    """A Celery application that knows how to build its engine."""
+    """A Celery application that knows how to build its engine.
+
+    Args:
+        main: its name.
+        settings: its options.
+        load: loads what it serves.
+        slots: by queue, for those whose messages run outside the batcher: how many of them at a time.
+        options: Celery's own.
+
+    Attributes:
+        workload: what it serves, once the engine has been built.
+    """
+
+    workload: Workload
 
     task_cls = "worker.task:PrivateTask"
 
@@ -54,11 +67,13 @@ class BatchApp(Celery):  # type: ignore[misc] # celery has no types
         *,
         settings: Settings,
         load: Callable[[Settings], Workload],
+        slots: Mapping[str, int] | None = None,
         **options: Any,  # noqa: ANN401 - Celery's own signature
     ) -> None:
         super().__init__(main, **options)
         self.settings = settings
         self.load = load
+        self.slots = slots or {}
         self.terms = Terms(
             lease_s=settings.lease_s, result_ttl_s=settings.result_ttl_s, max_crashes=settings.max_crashes
         )
@@ -75,16 +90,17 @@ class BatchApp(Celery):  # type: ignore[misc] # celery has no types
         )
 
     @cached_property
-    def credit(self) -> Credit:
+    def room(self) -> Room:
         """How much more it takes."""
         settings = self.settings
-        return Credit(
+        credit = Credit(
             self.custody,
             credit_s=settings.credit_s,
             min_items=min(CREDIT_MIN_ITEMS, settings.max_jobs_in_flight),
             max_items=settings.max_jobs_in_flight,
             max_bytes=settings.max_held_bytes,
         )
+        return Room(credit, {queue: Slots(self.custody, queue, slots) for queue, slots in self.slots.items()})
 
     def build_engine(self, listener: Listener) -> tuple[Mapping[str, Pipeline], Engine]:
         """Load and warm the models; return the pipelines by task name and the engine, not started yet.
@@ -92,8 +108,8 @@ class BatchApp(Celery):  # type: ignore[misc] # celery has no types
         Raises:
             ConfigError: a model or an execution provider is missing.
         """
-        workload = self.load(self.settings)
-        return workload.pipelines, build_engine(workload, listener, self.settings)
+        self.workload = self.load(self.settings)
+        return self.workload.pipelines, build_engine(self.workload, listener, self.settings)
 
 
 def build_engine(workload: Workload, listener: Listener, settings: Settings) -> Engine:

@@ -1,5 +1,7 @@
 """The Celery execution pool whose slot is a job: batched tasks go through the engine, all others to a few threads.
 
+Queues with slots have threads of their own, so that a minute's work never waits behind another.
+
 Everything else stays Celery's: strategy, request, revoke, ETA, expires, events, `inspect`. Celery's callbacks run on
 its event loop, never on our threads; the loop itself never waits for us.
 """
@@ -29,6 +31,7 @@ from worker.delivery import Finisher
 from worker.jobs import Job
 from worker.keeper import Keeper
 from worker.marking import Marker
+from worker.slots import Slot, occupying
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -76,12 +79,13 @@ class BatchPool(BasePool):  # type: ignore[misc] # celery has no types
         self._finisher = Finisher(app.custody, self._committed, self._give_up, busy=lambda: self._engine.backlog() > 0)
         self._stock_runs: set[Future[None]] = set()
         self._stock = ThreadPoolExecutor(STOCK_THREADS, thread_name_prefix="stock")
+        self._slots = {queue: ThreadPoolExecutor(count, queue) for queue, count in app.slots.items()}
         self._keeper = Keeper(app.custody, app.terms, self._lost, lambda: list(state.revoked), self._engine.items_per_s)
         spare_garbage_collection()
         self._finisher.start()
         self._engine.start()
         self._keeper.start()
-        app.credit.engine = self._engine
+        app.room.attach(self._engine)
 
     def register_with_event_loop(self, hub: Any) -> None:  # noqa: ANN401 - kombu's hub
         """Learn which loop the callbacks belong to."""
@@ -100,7 +104,8 @@ class BatchPool(BasePool):  # type: ignore[misc] # celery has no types
         pipeline = self._pipelines.get(request.task.name)
         if pipeline is None:
             self._held[request.message.delivery_tag] = None
-            self._stock_runs.add(run := self._stock.submit(self._run_stock, request))
+            threads = self._slots.get(request.delivery_info["routing_key"], self._stock)
+            self._stock_runs.add(run := threads.submit(self._run_stock, request))
             run.add_done_callback(self._stock_runs.discard)
             return
         stated_s = _stated_wait_s(request)
@@ -145,7 +150,8 @@ class BatchPool(BasePool):  # type: ignore[misc] # celery has no types
 
     def _drain(self, timeout_s: float) -> None:
         deadline_s = monotonic() + timeout_s
-        self._stock.shutdown(wait=False, cancel_futures=True)
+        for threads in (self._stock, *self._slots.values()):
+            threads.shutdown(wait=False, cancel_futures=True)
         left = self._engine.stop(timeout_s)
         wait(tuple(self._stock_runs), max(0.0, deadline_s - monotonic()))
         self._finisher.stop(max(1.0, deadline_s - monotonic()))
@@ -167,7 +173,7 @@ class BatchPool(BasePool):  # type: ignore[misc] # celery has no types
 
     def started(self, jobs: Sequence[Job]) -> None:
         """Tell Celery that these jobs run now; there is room for others."""
-        self.app.credit.changed()
+        self.app.room.changed()
         now_s = monotonic()
         self._callbacks.post_all([(_accepted, (job.context, now_s)) for job in jobs])
 
@@ -203,7 +209,9 @@ class BatchPool(BasePool):  # type: ignore[misc] # celery has no types
 
     def _run_stock(self, request: Any) -> None:  # noqa: ANN401 - Celery's request
         self._callbacks.post(_accepted, request, monotonic())
-        self._finisher.run(request)
+        suspect = self._custody.crashes(request.message.delivery_tag) > 0
+        with occupying(Slot(self._engine, request.id, request, suspect=suspect)):
+            self._finisher.run(request)
 
     # The finisher's and the keeper's side; called on their threads.
 
@@ -217,7 +225,7 @@ class BatchPool(BasePool):  # type: ignore[misc] # celery has no types
                 for one in traced
             ]
         )
-        self.app.credit.changed()
+        self.app.room.changed()
 
     def _lost(self, tags: set[str]) -> None:
         """Others have taken these messages: drop what has not started; the rest is fenced off at its commit."""

@@ -24,6 +24,7 @@ from worker.protocol import read_envelope
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from worker.credit import Credit, Slots
     from worker.ledger import Drained
 
 log = structlog.get_logger(__name__)
@@ -72,7 +73,7 @@ class _Draining:
     QoS = QoS
     custody: Any = None
     room: Any = None
-    _fetcher: Fetcher | None = None
+    _fetchers: tuple[Fetcher, ...] = ()
     _arrived: deque[Drained]
 
     def __init__(self, *args: Any, **options: Any) -> None:  # noqa: ANN401 - kombu's own signature
@@ -91,15 +92,23 @@ class _Draining:
         return super().basic_cancel(consumer_tag)  # type: ignore[misc]
 
     def _brpop_start(self, timeout: float | None = None) -> None:  # noqa: ARG002 - kombu's own signature
-        """At every turn of the event loop: see that the fetcher fetches from the queues that are consumed."""
+        """At every turn of the event loop: see that fetchers fetch from the queues that are consumed."""
         active = tuple(queue for queue in self.custody.ledger.queues if queue in self._active_queues)  # type: ignore[attr-defined]
-        if self._fetcher is not None and self._fetcher.queues == active:
-            return
-        self._stop_fetching()
-        ledger = self.custody.ledger
-        self._fetcher = Fetcher(ledger, active, room=self._room, deliver=self._on_drained, on_broken=self._on_broken)
-        self.room.fetcher = self._fetcher
-        self._fetcher.start()
+        wanted: dict[Credit | Slots, tuple[str, ...]] = self.room.by_limit(active)
+        if [fetcher.queues for fetcher in self._fetchers] != list(wanted.values()):
+            self._stop_fetching()
+            self._fetchers = tuple(self._started(limit, queues) for limit, queues in wanted.items())
+
+    def _started(self, limit: Credit | Slots, queues: tuple[str, ...]) -> Fetcher:
+        limit.fetcher = Fetcher(
+            self.custody.ledger,
+            queues,
+            room=lambda: limit(len(self._arrived)),
+            deliver=self._on_drained,
+            on_broken=self._on_broken,
+        )
+        limit.fetcher.start()
+        return limit.fetcher
 
     def close(self) -> None:
         """Stop consuming."""
@@ -107,14 +116,9 @@ class _Draining:
         super().close()  # type: ignore[misc]
 
     def _stop_fetching(self) -> None:
-        if self._fetcher is not None:
-            self._fetcher.close()
-            self._fetcher = None
-            self.room.fetcher = None
-
-    def _room(self) -> int:
-        room: int = self.room(len(self._arrived))
-        return room
+        for fetcher in self._fetchers:
+            fetcher.close()
+        self._fetchers = ()
 
     def _on_drained(self, drained: list[Drained]) -> None:
         """From the fetcher's thread: hold, then deliver on the event loop, in order."""

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.benchmarks.peers.plain_model import PlainModel
-from worker.batching import BatchPolicy, plan_batches
+from worker.planner import BatchPolicy, plan_batches
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

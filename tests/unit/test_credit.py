@@ -9,11 +9,11 @@ import redis
 from kombu.utils.json import dumps
 
 from tests.echo import EchoModel, EchoPipeline, Heard, message
-from worker.batching import BatchPolicy
-from worker.credit import PORTIONS, Credit
+from worker.credit import PORTIONS, Credit, Room, Slots
 from worker.custody import Custody
 from worker.engine import Engine, Lane
 from worker.ledger import Drained, Held, Ledger, Terms
+from worker.planner import BatchPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -85,12 +85,37 @@ def test_nothing_is_taken_beyond_the_bytes_that_it_may_hold(
     assert credit() == 32
 
 
-def test_a_change_that_no_fetcher_waits_for_is_no_error(credit: Credit) -> None:
-    credit.changed()
+@pytest.fixture
+def room(custody: Custody, credit: Credit) -> Room:
+    return Room(credit, {"bulk": Slots(custody, "bulk", 2)})
 
 
-def test_inspect_can_show_it(credit: Credit) -> None:
-    assert dumps({"room": credit}) == '{"room": {"room": 32}}'
+def test_a_change_that_no_fetcher_waits_for_is_no_error(room: Room) -> None:
+    room.changed()
+
+
+def test_inspect_can_show_it(room: Room) -> None:
+    assert dumps({"room": room}) == '{"room": {"credit": 32, "bulk": 0}}'
+
+
+def test_a_queue_with_slots_is_fetched_by_its_own_limit_and_the_others_share_one(room: Room) -> None:
+    limits = room.by_limit(["mail", "bulk", "chat"])
+
+    assert limits == {room.slots["bulk"]: ("bulk",), room.credit: ("mail", "chat")}
+    assert room.by_limit(["bulk"]) == {room.slots["bulk"]: ("bulk",)}
+
+
+def test_a_message_occupies_its_slot_from_the_drain_to_its_record(room: Room, custody: Custody, engine: Engine) -> None:
+    slots = room.slots["bulk"]
+    assert slots() == 0  # before there is an engine
+
+    room.attach(engine)
+    assert slots() == 2
+    custody.take([Drained(Held("bulk", "a", "id-a", "worker:boot:1"), 0, b"")])
+    hold(custody, 1)
+    assert slots() == 1
+    custody.forget(["a"])
+    assert slots() == 2
 
 
 def test_a_message_of_ten_thousand_leaves_room_for_a_few_others(credit: Credit, engine: Engine) -> None:

@@ -10,8 +10,8 @@ import pytest
 from schemas.errors import ErrorCode, MessageError
 from tests.echo import EchoModel, EchoPipeline, Heard, message, outcomes
 from tests.services import wait_until
-from worker.batching import BatchPolicy
 from worker.engine import Engine, Lane
+from worker.planner import BatchPolicy
 from worker.preparing import PORTION_PER_JOB
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ import pytest
 
 from tests.echo import EchoModel, EchoPipeline, Heard, message, outcomes
 from tests.services import wait_until
-from worker.batching import BatchPolicy
 from worker.engine import Engine, Lane
 from worker.jobs import Item
+from worker.planner import BatchPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from schemas.names import Band
 from tests.waiting import Clock, add_items, make_job
-from worker.batching import BatchPolicy, MicroBatcher
+from worker.batching import MicroBatcher
+from worker.planner import Batch, BatchPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from worker.batching import Batch
     from worker.jobs import Job
 
 POLICY = BatchPolicy(max_batch_size=4, max_batch_tokens=100, planning_window=16, ageing_s=10.0)
@@ -280,3 +281,62 @@ def test_two_batchers_decide_alike() -> None:
         decisions.append([[item.job.id for item in waiting.take().items] for _ in range(20)])
 
     assert decisions[0] == decisions[1]
+
+
+def planned(waiting: Waiting, name: str, lengths: Sequence[int], began_s: float = 0.0) -> Job:
+    """Let batches of one ticket each wait, planned beforehand."""
+    job = replace(make_job(name, Band.BULK), enqueued_s=began_s)
+    waiting.batcher.add_planned(Batch(((item,),), item.length) for item in add_items(job, lengths))
+    return job
+
+
+def test_what_was_planned_beforehand_runs_as_it_was_planned_and_counts_as_no_backlog(waiting: Waiting) -> None:
+    planned(waiting, "shard", [3, 30, 4])
+
+    assert len(waiting.batcher) == 0
+    assert [waiting.take().length for _ in range(3)] == [3, 30, 4]
+    assert waiting.batcher.take().batch is None
+
+
+def test_interactive_and_normal_tickets_pass_what_was_planned(waiting: Waiting) -> None:
+    planned(waiting, "shard", [5] * 4)
+    waiting.message("ticket", [5])
+    waiting.message("normal", [5], Band.NORMAL)
+
+    assert waiting.served(4) == ["ticket", "normal", "shard", "shard"]
+
+
+def test_bulk_tickets_and_what_was_planned_take_turns(waiting: Waiting) -> None:
+    planned(waiting, "shard", [5] * 3)
+    waiting.message("bulk", [60, 60, 60], Band.BULK)
+
+    served = []
+    for _ in range(6):
+        waiting.clock.advance(1.0)
+        served += waiting.served()
+
+    assert served in (["bulk", "shard"] * 3, ["shard", "bulk"] * 3)
+
+
+def test_of_two_shards_the_one_that_began_first_goes_first(waiting: Waiting) -> None:
+    planned(waiting, "second", [5, 5], began_s=2.0)
+    planned(waiting, "first", [5, 5], began_s=1.0)
+
+    assert waiting.served(4) == ["first", "first", "second", "second"]
+
+
+def test_what_was_planned_ages_like_its_band(waiting: Waiting) -> None:
+    planned(waiting, "shard", [5])
+    waiting.clock.advance(2 * POLICY.ageing_s + 1)
+    waiting.message("ticket", [5])
+
+    assert waiting.served(2) == ["shard", "ticket"]
+
+
+def test_a_cancelled_shard_is_dropped_whole(waiting: Waiting) -> None:
+    job = planned(waiting, "shard", [5, 5])
+    waiting.cancelled.add(job)
+
+    decision = waiting.batcher.take()
+
+    assert (decision.batch, decision.dropped) == (None, (job,))

@@ -10,11 +10,13 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from schemas.names import Band
 from tests.waiting import Clock, add_items, make_job
-from worker.batching import BatchPolicy, MicroBatcher
+from worker.batching import MicroBatcher
+from worker.planner import BatchPolicy
 
 if TYPE_CHECKING:
-    from worker.batching import Batch, Decision
+    from worker.batching import Decision
     from worker.jobs import Item, Job
+    from worker.planner import Batch
 
 LENGTHS = st.lists(st.integers(1, 80), min_size=1, max_size=24)
 KEYS = st.sampled_from([None, None, None, "a", "b"])

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker.batching import plan_batches
+from worker.planner import plan_batches
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
