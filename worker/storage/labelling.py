@@ -91,6 +91,11 @@ class Span:
     stop: int
 
 
+def inputs_of(schema: pa.Schema, results: Sequence[ResultColumn]) -> pa.Schema:
+    """Return the inputs' part of a `PartSchema.schema` that ends in `results`."""
+    return pa.schema(list(schema)[: len(schema) - len(results)], schema.metadata)
+
+
 def check_names(files: Iterable[tuple[str, pa.Schema]], results: Sequence[ResultColumn], prefix: str) -> None:
     """Refuse inputs that have a column of the name of one of ours.
 

@@ -20,6 +20,7 @@ BATCH_ROWS: Final = 1024
 
 Text: TypeAlias = str | ItemFailed | None
 Texts: TypeAlias = dict[str, list[Text]]
+Schema: TypeAlias = pa.Schema  # for those who may not import Arrow
 
 NOT_UTF8: Final = ItemFailed(ErrorCode.INVALID_UNICODE, "the bytes are not UTF-8; decode the source correctly")
 

@@ -39,6 +39,11 @@ def unify_schemas(files: Iterable[tuple[str, pa.Schema]]) -> pa.Schema:
     return pa.schema(unified, files[0][1].metadata)
 
 
+def only_columns(schema: pa.Schema, names: Iterable[str]) -> pa.Schema:
+    """Return the columns of these names that the schema has, in this order, without its metadata."""
+    return pa.schema([schema.field(name) for name in names if name in schema.names])
+
+
 def schema_to_bytes(schema: pa.Schema) -> bytes:
     """Return the schema as an Arrow IPC message, for a plan to pin."""
     return bytes(schema.serialize())
