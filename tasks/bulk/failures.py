@@ -74,8 +74,11 @@ _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 def is_transient(error: BaseException) -> bool:
     """Whether the same shard may succeed later, or elsewhere: the store, the disk or the worker failed, not the data.
 
-    An `OSError` of a full disk counts, because a part is first a file on the worker's own.
+    An `OSError` of a full disk counts, because a part is first a file on the worker's own. A `MessageError` is as
+    transient as what it was raised from.
     """
+    if isinstance(error, MessageError):
+        return error.__cause__ is not None and is_transient(error.__cause__)
     return isinstance(error, _TRANSIENT) or _is_full(error)
 
 
@@ -97,7 +100,7 @@ def refusing() -> Iterator[None]:
     """Turn what a store or a table raises inside into its `refusal`.
 
     Raises:
-        MessageError: `from` the failure, so that `is_transient` can still be asked of the cause.
+        MessageError: `from` the failure, which `is_transient` looks at.
     """
     try:
         yield

@@ -23,7 +23,7 @@ def unify_schemas(files: Iterable[tuple[str, pa.Schema]]) -> pa.Schema:
     Columns come in the order of their first file; so does the metadata of fields and schema.
 
     Args:
-        files: each file's name and schema, in input order; at least one.
+        files: each file's name and schema, in input order; of none, the schema has no columns.
 
     Raises:
         ColumnError: a column's types cannot be held by one; names the file that does not fit those before it.
@@ -36,7 +36,7 @@ def unify_schemas(files: Iterable[tuple[str, pa.Schema]]) -> pa.Schema:
             fields[field.name] = field if known is None else _merged(name, known, field)
     everywhere = set(fields).intersection(*(schema.names for _, schema in files))
     unified = [field if field.name in everywhere else field.with_nullable(nullable=True) for field in fields.values()]
-    return pa.schema(unified, files[0][1].metadata)
+    return pa.schema(unified, files[0][1].metadata if files else None)
 
 
 def only_columns(schema: pa.Schema, names: Iterable[str]) -> pa.Schema:
