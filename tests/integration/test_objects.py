@@ -31,7 +31,7 @@ from worker.storage.errors import (
     Unavailable,
 )
 from worker.storage.local import LocalStore
-from worker.storage.objects import MAX_OBJECT_BYTES, Creation, ObjectStore, Outcome, store_for
+from worker.storage.objects import MAX_OBJECT_BYTES, Creation, ObjectStore, Outcome, hashed, store_for
 from worker.storage.s3 import S3Store
 from worker.storage.s3_calls import Limits
 
@@ -244,9 +244,45 @@ def test_small_documents_are_replaced_or_kept_as_asked(place: Place) -> None:
     assert not place.store.exists(uri)
 
 
+def test_an_object_is_told_by_the_sha256_of_its_bytes(place: Place, tmp_path: Path) -> None:
+    part, sha256 = write(tmp_path, CONTENT)
+    uri = f"{place.prefix}/part"
+    place.store.create(uri, part, sha256)
+    assert place.store.sha256(uri) == sha256
+    assert place.store.sha256(place.put("empty", b"")) == hashlib.sha256(b"").hexdigest()
+
+
+def test_what_the_writer_left_with_an_object_is_not_hashed_again(faulty: Place, proxy: S3Proxy, tmp_path: Path) -> None:
+    part, sha256 = write(tmp_path, CONTENT)
+    faulty.store.create(f"{faulty.prefix}/part", part, sha256)
+    assert faulty.store.sha256(f"{faulty.prefix}/part") == sha256
+    assert [method for method, _ in proxy.seen] == ["PUT", "HEAD"]
+
+
+@pytest.mark.parametrize("metadata", [{}, {"sha256": "of another kind"}], ids=["none", "no digest"])
+def test_an_object_of_another_writer_is_hashed_from_its_bytes(
+    seaweed: S3Server, seaweed_place: Place, metadata: dict[str, str]
+) -> None:
+    content = CONTENT * 9  # more than is read at once
+    uri = f"{seaweed_place.prefix}/object"
+    client = seaweed.client()
+    client.put_object(Bucket=BUCKET, Key=uri.partition(f"{BUCKET}/")[2], Body=content, Metadata=metadata)
+    client.close()
+    assert seaweed_place.store.sha256(uri) == hashlib.sha256(content).hexdigest()
+    info = seaweed_place.store.info(uri)
+    assert hashed(seaweed_place.store, info) == hashlib.sha256(content).hexdigest()
+
+
+def test_a_reader_of_bytes_that_change_gets_no_sha256(seaweed_place: Place) -> None:
+    info = seaweed_place.store.info(seaweed_place.put("object", b"first"))
+    seaweed_place.put("object", b"other")
+    with pytest.raises(Changed, match=info.uri):
+        hashed(seaweed_place.store, info)
+
+
 def test_what_is_not_there_is_named(place: Place) -> None:
     uri = f"{place.prefix}/missing"
-    for ask in (place.store.info, place.store.get_bytes):
+    for ask in (place.store.info, place.store.get_bytes, place.store.sha256):
         with pytest.raises(NotFound, match=uri):
             ask(uri)
 

@@ -33,6 +33,7 @@ from worker.storage.objects import (
     Creation,
     ObjectInfo,
     Outcome,
+    hashed,
     local_path,
     prove_conditional,
 )
@@ -100,6 +101,10 @@ class LocalStore:
         """Write a small file; see `ObjectStore`."""
         with translated_os_errors(uri):
             return _written(uri, [content], hashlib.sha256(content).hexdigest(), only_new=only_new)
+
+    def sha256(self, uri: str) -> str:
+        """Return the SHA-256 of a file as it is read; see `ObjectStore`."""
+        return hashed(self, self.info(uri))
 
     def delete(self, uri: str) -> None:
         """Remove a file; see `ObjectStore`."""

@@ -7,6 +7,7 @@ Parquet, jobs or queues.
 
 from __future__ import annotations
 
+import hashlib
 import re
 import uuid
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 MAX_OBJECT_BYTES: Final = 5 * 1024**3
 PROBE_NAME: Final = ".batchmill-probe"
+HASHED_BYTES: Final = 8 * 1024**2
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 
 
@@ -109,6 +111,12 @@ class ObjectStore(Protocol):
     def put_bytes(self, uri: str, content: bytes, *, only_new: bool = False) -> Creation:
         """Write a small object, over whatever is there unless `only_new`. Raises as `create` does."""
 
+    def sha256(self, uri: str) -> str:
+        """Return the SHA-256 of an object, in hex: as its writer left it with it, else of its bytes.
+
+        Raises `NotFound`, and `Changed` if it becomes another meanwhile.
+        """
+
     def delete(self, uri: str) -> None:
         """Remove an object; nothing happens if there is none."""
 
@@ -162,6 +170,19 @@ def local_path(uri: str) -> str:
     if not path.startswith("/"):
         raise BadLocation(uri, "a file URI has three slashes and an absolute path: file:///data/in.parquet")
     return path
+
+
+def hashed(store: ObjectStore, info: ObjectInfo) -> str:
+    """Return the SHA-256 of an object's bytes as they are read, in hex; holds `HASHED_BYTES` of them at a time.
+
+    Raises:
+        Changed: the object is no longer the one that was listed.
+    """
+    digest = hashlib.sha256()
+    with store.open(info) as content:
+        while piece := content.read(HASHED_BYTES):
+            digest.update(piece)
+    return digest.hexdigest()
 
 
 def prove_conditional(store: ObjectStore, prefix: str) -> None:

@@ -15,6 +15,7 @@ import base64
 import hashlib
 import io
 import os
+import re
 import time
 from typing import TYPE_CHECKING, Any, Final
 
@@ -27,6 +28,7 @@ from worker.storage.objects import (
     Creation,
     ObjectInfo,
     Outcome,
+    hashed,
     prove_conditional,
     split_s3,
 )
@@ -45,6 +47,7 @@ _MISSING: Final = 404
 _TAKEN: Final = 412
 _GONE: Final = frozenset({_MISSING, _TAKEN, 416})
 _SHA256: Final = "sha256"
+_HEX_DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 
 
 class S3Store:
@@ -77,9 +80,7 @@ class S3Store:
 
     def info(self, uri: str) -> ObjectInfo:
         """Return one object; see `ObjectStore`."""
-        answer = self._head(uri)
-        version = answer.get("VersionId")
-        return ObjectInfo(uri, answer["ContentLength"], _etag(answer), None if version == "null" else version)
+        return _info(uri, self._head(uri))
 
     def open(self, info: ObjectInfo, read_ahead_bytes: int = READ_AHEAD_BYTES) -> io.BufferedIOBase:
         """Return a reader that asks for ranges, and asks nothing before the first read; see `ObjectStore`."""
@@ -121,6 +122,14 @@ class S3Store:
         md5, sha256 = _digests(io.BytesIO(content))
         body = _Paced(io.BytesIO(content), self._limits.transfer_limit_s(len(content)))
         return self._put(uri, body, md5, sha256, only_new=only_new)
+
+    def sha256(self, uri: str) -> str:
+        """Return the SHA-256 in an object's metadata, else that of its bytes; see `ObjectStore`."""
+        answer = self._head(uri)
+        stored = _sha256_of(answer)
+        if stored is not None and _HEX_DIGEST.fullmatch(stored):
+            return stored
+        return hashed(self, _info(uri, answer))
 
     def delete(self, uri: str) -> None:
         """Remove an object; of a versioned bucket, the name only; see `ObjectStore`."""
@@ -225,6 +234,11 @@ def _digests(content: BinaryIO) -> tuple[str, str]:
         md5.update(piece)
         sha256.update(piece)
     return base64.b64encode(md5.digest()).decode(), sha256.hexdigest()
+
+
+def _info(uri: str, answer: Answer) -> ObjectInfo:
+    version = answer.get("VersionId")
+    return ObjectInfo(uri, answer["ContentLength"], _etag(answer), None if version == "null" else version)
 
 
 def _etag(answer: Answer) -> str:
