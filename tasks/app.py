@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from kombu import Exchange, Queue
 
-from schemas.names import QUEUE_CLASSIFY, TASK_CLASSIFY
+from schemas.names import QUEUE_BULK, QUEUE_CLASSIFY, TASK_BULK_CLASSIFY, TASK_BULK_SHARD, TASK_CLASSIFY
 from tasks.classify.model import TicketClassifier
 from tasks.classify.pipeline import ClassifyPipeline
 from worker.errors import ModelError
@@ -42,7 +42,13 @@ def create_app(settings: Settings) -> BatchApp:
     address = settings.address
     url = address.celery_url.removeprefix("redis+")  # with that prefix kombu would take its own transport
     transport, backend = _CLASSES[address.scheme]
-    app = BatchApp("batchmill", settings=settings, load=load_workload, backend=f"worker.delivery:{backend}+{url}")
+    app = BatchApp(
+        "batchmill",
+        settings=settings,
+        load=load_workload,
+        slots={QUEUE_BULK: settings.bulk_slots},
+        backend=f"worker.delivery:{backend}+{url}",
+    )
     app.conf.update(
         broker_url=url,
         broker_transport=f"worker.transport:{transport}",
@@ -59,7 +65,11 @@ def create_app(settings: Settings) -> BatchApp:
         result_expires=settings.result_ttl_s,
         task_default_queue=QUEUE_CLASSIFY,
         task_queues=[Queue(name, Exchange(name), routing_key=name) for name in settings.queues],
-        task_routes={TASK_CLASSIFY: {"queue": QUEUE_CLASSIFY}},
+        task_routes={
+            TASK_CLASSIFY: {"queue": QUEUE_CLASSIFY},
+            TASK_BULK_CLASSIFY: {"queue": QUEUE_BULK},
+            TASK_BULK_SHARD: {"queue": QUEUE_BULK},
+        },
         task_acks_late=True,
         task_reject_on_worker_lost=True,
         worker_pool="worker.pool:BatchPool",
@@ -80,6 +90,11 @@ def create_app(settings: Settings) -> BatchApp:
         "health_check_interval": HEALTH_CHECK_S,
     }
     app.register_task(ClassifyTickets())
+    if QUEUE_BULK in settings.queues:
+        from tasks.bulk.task import BulkClassifyTask, BulkShardTask  # noqa: PLC0415 - pyarrow is 50 MB, boto3 10
+
+        app.register_task(BulkClassifyTask())
+        app.register_task(BulkShardTask())
     return app
 
 

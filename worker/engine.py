@@ -73,6 +73,8 @@ class Engine:
         batch_timeout_s: float = 60.0,
         stuck_grace_s: float = 20.0,
     ) -> None:
+        self.lanes = dict(lanes)
+        self.runners = runners
         self._listener = listener
         self._models = {name: lane.model for name, lane in lanes.items()}
         self._batchers = {
@@ -86,7 +88,6 @@ class Engine:
         self._active: set[Job] = set()
         self._planned: set[Job] = set()  # parts of messages that run elsewhere; no message of ours
         self._closing = False
-        self._runners = runners
         self._floor = Floor()
         self.stats = Stats()
         bodies = {"preparer": self._preparer.run} | {f"runner-{n}": self._run for n in range(runners)}
@@ -102,7 +103,7 @@ class Engine:
 
     def items_per_s(self) -> float:
         """Return what all runners together get done when busy."""
-        return self.stats.items_per_s * self._runners
+        return self.stats.items_per_s * self.runners
 
     def jobs(self) -> int:
         """Return how many messages are here and have not ended."""

@@ -68,7 +68,7 @@ class Settings(BaseSettings):
             "`sentinel://`; docs/redis.md has the forms."
         ),
     )
-    queues: Names = Field(default=("classify",), description="Queues that this worker consumes.")
+    queues: Names = Field(default=("classify", "bulk"), description="Queues that this worker consumes.")
     result_ttl_s: int = Field(default=86_400, ge=1, description="How long a result stays in the database.")
     max_message_bytes: int = Field(default=4 * MIB, ge=1024, description="Largest JSON body of a message.")
     max_result_bytes: int = Field(default=4 * MIB, ge=1024, description="Largest JSON result of a message.")
@@ -122,6 +122,12 @@ class Settings(BaseSettings):
 
     # Jobs in hand, and how they end
     max_jobs_in_flight: int = Field(default=256, ge=1, le=65_536, description="Most messages that the worker holds.")
+    bulk_slots: int = Field(
+        default=2,
+        ge=1,
+        le=64,
+        description="Messages of the queue `bulk` that it runs at a time; a second one fills the gaps of the first.",
+    )
     batch_timeout_s: float = Field(
         default=60.0, gt=0, allow_inf_nan=False, description="Time after which a running batch is stopped."
     )

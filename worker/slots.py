@@ -66,7 +66,10 @@ class Slot:
             Draining: the worker is stopping.
         """
         job.pending = sum(len(batch.items) for batch in batches)
-        self.engine.run_planned(lane, job, batches)
+        if job.pending:
+            self.engine.run_planned(lane, job, batches)
+        elif job.waiter is not None:
+            job.waiter.set_result(None)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ import re
 import unicodedata
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import Final, cast
+from typing import Final, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,7 +57,7 @@ class ClassifyPipeline:
             known = ", ".join(sorted(self._models))
             text = f"model: this worker has {known}; name one of them or leave model out"
             raise MessageError(ErrorCode.UNKNOWN_MODEL, text)
-        _check_options(request, self._models[lane])
+        check_options(request, self._models[lane])
         job.request = request
         job.items = [Item(job, index, ticket, lane) for index, ticket in enumerate(request.tickets)]
 
@@ -76,29 +76,11 @@ class ClassifyPipeline:
                 group.append(item)
                 texts.append(text)
         for (lane, truncation), (group, texts) in groups.items():
-            self._encode(self._models[lane], group, texts, truncation)
+            self.encode(lane, group, texts, truncation)
 
-    def complete(self, job: Job) -> dict[str, object]:
-        """Return what `schemas.results.ClassifyResult` describes; keys that would be null are left out."""
-        request = cast("ClassifyTickets", job.request)
-        model = self._models[job.items[0].lane]
-        threshold = THRESHOLD_DEFAULT if request.threshold is None else request.threshold
-        results: list[dict[str, object]] = []
-        for item, ticket in zip(job.items, request.tickets, strict=True):
-            outcome = item.outcome
-            if isinstance(outcome, ItemFailed):
-                labelled: dict[str, object] = {"label": None, "score": None, "error": outcome.as_dict()}
-            elif model.multi_label:
-                labelled = _labels_over(model.labels, cast("Scored", outcome), threshold)
-            else:
-                labelled = _best_labels(model.labels, cast("Scored", outcome), request.top_k)
-            results.append({"id": ticket.id, **labelled, "truncated": item.truncated, "tokens": item.length})
-        return {"schema_version": 1, "results": results, "model": dict(model.info), "timings": job.timings()}
-
-    def _encode(
-        self, model: TicketClassifier, items: Sequence[Item], texts: Sequence[str], truncation: Truncation
-    ) -> None:
-        for item, encoded in zip(items, model.encoder.encode(texts, truncation), strict=True):
+    def encode(self, lane: str, items: Sequence[Item], texts: Sequence[str], truncation: Truncation) -> None:
+        """Set what the lane's model reads of each text, or the item's outcome where its tokenizer knows nothing."""
+        for item, encoded in zip(items, self._models[lane].encoder.encode(texts, truncation), strict=True):
             if encoded is None:
                 text = "the text holds nothing that the model's tokenizer knows"
                 item.outcome = ItemFailed(ErrorCode.EMPTY_TEXT, text)
@@ -107,6 +89,20 @@ class ClassifyPipeline:
                 item.length = len(encoded.ids)
                 item.key = encoded.ids.tobytes()
                 item.truncated = encoded.truncated
+
+    def complete(self, job: Job) -> dict[str, object]:
+        """Return what `schemas.results.ClassifyResult` describes; keys that would be null are left out."""
+        request = cast("ClassifyTickets", job.request)
+        model = self._models[job.items[0].lane]
+        results: list[dict[str, object]] = []
+        for item, ticket in zip(job.items, request.tickets, strict=True):
+            outcome = item.outcome
+            if isinstance(outcome, ItemFailed):
+                labelled: dict[str, object] = {"label": None, "score": None, "error": outcome.as_dict()}
+            else:
+                labelled = labels_of(model, cast("Scored", outcome), request, _SCORE_DIGITS)
+            results.append({"id": ticket.id, **labelled, "truncated": item.truncated, "tokens": item.length})
+        return {"schema_version": 1, "results": results, "model": dict(model.info), "timings": job.timings()}
 
 
 def text_of(ticket: Ticket) -> str | ItemFailed:
@@ -117,14 +113,14 @@ def text_of(ticket: Ticket) -> str | ItemFailed:
     """
     given = ticket.model_fields_set
     if "text" in given:
-        return _checked(ticket.text, "text")
-    parts = [_checked(getattr(ticket, name), name) for name in ("subject", "body") if name in given]
+        return checked(ticket.text, "text")
+    parts = [checked(getattr(ticket, name), name) for name in ("subject", "body") if name in given]
     if not parts:
         return ItemFailed(ErrorCode.MISSING_TEXT, "the ticket has none of text, subject and body; give it one")
-    return _joined(parts)
+    return joined(parts)
 
 
-def _joined(parts: Sequence[str | ItemFailed]) -> str | ItemFailed:
+def joined(parts: Sequence[str | ItemFailed]) -> str | ItemFailed:
     """Join subject and body; a blank one is no loss beside the other, any other error is the ticket's."""
     texts = [part for part in parts if isinstance(part, str)]
     errors = [part for part in parts if isinstance(part, ItemFailed)]
@@ -132,7 +128,8 @@ def _joined(parts: Sequence[str | ItemFailed]) -> str | ItemFailed:
     return fatal[0] if fatal else _SUBJECT_END.join(texts)
 
 
-def _checked(value: object, name: str) -> str | ItemFailed:
+def checked(value: object, name: str) -> str | ItemFailed:
+    """Return a text of a ticket if the model can read it, else why not; never quotes it."""
     if value is None:
         return ItemFailed(ErrorCode.NULL_TEXT, f"{name} is null; send a string or leave the ticket out")
     if not isinstance(value, str):
@@ -170,8 +167,22 @@ def _is_blank(text: str) -> bool:
     return all(unicodedata.category(character) in _INVISIBLE for character in set(text) - _BLANK)
 
 
-def _check_options(request: ClassifyTickets, model: TicketClassifier) -> None:
-    """Refuse an option that would silently do nothing."""
+class Options(Protocol):
+    """What a message of any kind may ask of a model's scores."""
+
+    @property
+    def top_k(self) -> int: ...  # noqa: D102 - `schemas.messages` describes them
+
+    @property
+    def threshold(self) -> float | None: ...  # noqa: D102
+
+
+def check_options(request: Options, model: TicketClassifier) -> None:
+    """Refuse an option that would silently do nothing.
+
+    Raises:
+        MessageError: the model gives another kind of labels.
+    """
     if model.multi_label and request.top_k != 1:
         text = f"top_k: model {model.name} gives every label over the threshold; leave top_k out"
         raise MessageError(ErrorCode.INVALID_MESSAGE, text)
@@ -180,25 +191,29 @@ def _check_options(request: ClassifyTickets, model: TicketClassifier) -> None:
         raise MessageError(ErrorCode.INVALID_MESSAGE, text)
 
 
-def _best_labels(labels: Sequence[str], scored: Scored, top_k: int) -> dict[str, object]:
-    if top_k == 1:
-        return {"label": labels[scored.best], "score": round(scored.score, _SCORE_DIGITS)}
+def labels_of(model: TicketClassifier, scored: Scored, request: Options, digits: int) -> dict[str, object]:
+    """Return what a result says of one row: `label`, `score`, and `scores` where there may be several.
+
+    Args:
+        model: that scored it.
+        scored: its scores.
+        request: what was asked.
+        digits: to which scores are rounded.
+    """
     scores = scored.scores
-    ranked = _ranked(labels, scores, np.argsort(-scores, kind="stable")[:top_k])
+    if model.multi_label:
+        threshold = THRESHOLD_DEFAULT if request.threshold is None else request.threshold
+        order = np.argsort(-scores, kind="stable")
+        ranked = _ranked(model.labels, scores, order[scores[order] >= threshold], digits)
+        best = ranked[0] if ranked else {"label": None, "score": None}
+        return {**best, "scores": ranked}
+    if request.top_k == 1:
+        return {"label": model.labels[scored.best], "score": round(scored.score, digits)}
+    ranked = _ranked(model.labels, scores, np.argsort(-scores, kind="stable")[: request.top_k], digits)
     return {**ranked[0], "scores": ranked}
 
 
-def _labels_over(labels: Sequence[str], scored: Scored, threshold: float) -> dict[str, object]:
-    scores = scored.scores
-    order = np.argsort(-scores, kind="stable")
-    ranked = _ranked(labels, scores, order[scores[order] >= threshold])
-    best = ranked[0] if ranked else {"label": None, "score": None}
-    return {**best, "scores": ranked}
-
-
-def _ranked(labels: Sequence[str], scores: NDArray[np.float32], order: NDArray[np.intp]) -> list[dict[str, object]]:
-    return [{"label": labels[index], "score": _rounded(scores[index])} for index in order.tolist()]
-
-
-def _rounded(score: np.float32) -> float:
-    return round(float(score), _SCORE_DIGITS)
+def _ranked(
+    labels: Sequence[str], scores: NDArray[np.float32], order: NDArray[np.intp], digits: int
+) -> list[dict[str, object]]:
+    return [{"label": labels[index], "score": round(float(scores[index]), digits)} for index in order.tolist()]

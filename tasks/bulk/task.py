@@ -1,0 +1,203 @@
+"""The two tasks of a bulk run: `bulk.classify` plans it and enqueues its shards, `bulk.shard` makes one part.
+
+Neither waits for the other. The shards leave in the same commit as the plan's answer, and the end of every shard, good
+or bad, looks whether the run is done. What may succeed later is tried again some times, the rest fails by its code.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from functools import partial
+from time import time
+from typing import TYPE_CHECKING, Any, Final
+
+import structlog
+from celery.exceptions import Ignore, Reject
+
+from schemas.bulk import BulkAnswer, BulkShard, parse_bulk_classify, parse_bulk_shard
+from schemas.bulk_plan import BatchLimits
+from schemas.errors import MessageError
+from schemas.names import (
+    ENQUEUED_AT_HEADER,
+    PRIORITY_BULK_SHARD,
+    QUEUE_BULK,
+    TASK_BULK_CLASSIFY,
+    TASK_BULK_SHARD,
+    TASK_CLASSIFY,
+)
+from tasks.bulk.attempts import open_attempts
+from tasks.bulk.coordinator import load_plan, plan_run, publish_plan
+from tasks.bulk.failures import is_transient, refusal
+from tasks.bulk.finaliser import finalise
+from tasks.bulk.labelling import Labeller
+from tasks.bulk.layout import plan_uri
+from tasks.bulk.planning import plan_key
+from tasks.bulk.shard import ShardRunner, lane_of, planned_model
+from tasks.bulk.stores import Stores
+from tasks.classify.pipeline import check_options
+from worker.errors import BatchmillError, Cancelled, Draining, NotBatched
+from worker.ops.ends import ended
+from worker.slots import occupied
+from worker.storage.labelling import Span
+from worker.task import PrivateTask
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from schemas.bulk import BulkClassify
+    from schemas.bulk_plan import BulkPlan
+    from tasks.classify.model import TicketClassifier
+    from worker.slots import Slot
+    from worker.storage.tables import Table
+
+log = structlog.get_logger(__name__)
+
+WINDOW_ROWS: Final = 1024  # planned together: a wider window pads less, and nobody waits for one row of a shard
+RETRIES: Final = 8
+FIRST_RETRY_S: Final = 2.0
+LAST_RETRY_S: Final = 60.0
+
+
+class BulkTask(PrivateTask):
+    """What the two have in common: the stores, and what a failure means."""
+
+    abstract = True
+    acks_late = True
+    throws = (MessageError,)
+    max_retries = RETRIES
+
+    def __init__(self) -> None:
+        self.stores = Stores()
+
+    @contextmanager
+    def ending(self) -> Iterator[None]:
+        """Turn what ends the block into what Celery does with the message.
+
+        Raises:
+            Reject: the worker is stopping; the message goes back to the front of the queue.
+            Ignore: the message was called off, and is recorded as revoked.
+            Retry: it may succeed later.
+            MessageError: it will not.
+        """
+        try:
+            yield
+        except Draining as exc:
+            raise Reject(exc, requeue=True) from exc
+        except Cancelled as exc:
+            self.backend.mark_as_revoked(self.request.id, "cancelled", request=self.request)
+            raise Ignore from exc
+        except (BatchmillError, MessageError, OSError) as exc:
+            failed = refusal(exc)
+            if not is_transient(exc):
+                raise failed from exc
+            wait_s = min(FIRST_RETRY_S * 2**self.request.retries, LAST_RETRY_S)
+            log.warning("bulk.retrying", task=self.name, error=type(exc).__name__, wait_s=wait_s)
+            raise self.retry(countdown=wait_s, exc=failed) from exc
+
+    def slot(self) -> Slot:
+        """Return this message's share of the engine.
+
+        Raises:
+            NotBatched: called outside the batch pool (eager mode, another pool).
+        """
+        slot = occupied()
+        if slot is None:
+            raise NotBatched(f"{self.name} runs only in worker.pool:BatchPool; start it with `batchmill worker`")
+        return slot
+
+
+class BulkClassifyTask(BulkTask):
+    """Plans a run and enqueues its shards."""
+
+    name = TASK_BULK_CLASSIFY
+
+    def run(self, *args: object, **kwargs: object) -> dict[str, object]:
+        """Return what `schemas.bulk.BulkAnswer` describes.
+
+        Raises:
+            MessageError: the run cannot be done as it is asked for; its code says why.
+        """
+        with self.ending():
+            request = parse_bulk_classify(args, kwargs)
+            plan = self._planned(request)
+            verdict = finalise(self.stores.of(plan.request.output), plan)
+            enqueue(self.app, plan, verdict.missing)
+            output = plan.request.output
+            answer = BulkAnswer(job_id=plan.job_id, shards=len(plan.shards), rows=plan.rows, output=output)
+            return answer.model_dump(mode="json")
+
+    def _planned(self, request: BulkClassify) -> BulkPlan:
+        slot, workload = self.slot(), self.app.workload
+        model = lane_of(workload, request.model)
+        check_options(request, model)
+        limits = batch_limits(slot, model)
+        labeller = Labeller(slot, workload.pipelines[TASK_CLASSIFY], model, request, limits)
+        plan = plan_run(
+            self.stores,
+            request,
+            job_id=self.request.id,
+            model=planned_model(model),
+            limits=limits,
+            is_multi_label=model.multi_label,
+            measure=partial(_measured, labeller),
+        )
+        return publish_plan(self.stores.of(plan.request.output), plan)
+
+
+class BulkShardTask(BulkTask):
+    """Makes the part of one shard."""
+
+    name = TASK_BULK_SHARD
+
+    def run(self, *args: object, **kwargs: object) -> dict[str, object]:
+        """Return which shard it was; its part is in the output.
+
+        Raises:
+            MessageError: the part, or the whole run, cannot be made; its code says why.
+        """
+        with self.ending():
+            request = parse_bulk_shard(args, kwargs)
+            plan = load_plan(self.stores.of(request.plan), request.plan, request.plan_key)
+            try:
+                ShardRunner(self.stores, self.app.workload, self.slot(), plan, request.shard).run()
+            finally:
+                finalise(self.stores.of(plan.request.output), plan)
+            return {"shard": request.shard}
+
+
+def enqueue(app: Any, plan: BulkPlan, shards: Sequence[int]) -> list[str]:  # noqa: ANN401 - any Celery application
+    """Send a message for each of these shards of a run, unless it still waits or runs; return their task ids.
+
+    Args:
+        app: its result backend knows what has ended.
+        plan: the run's.
+        shards: those whose parts are missing.
+    """
+    attempts = open_attempts(plan.job_id, shards, partial(ended, app.backend.client))
+    uri, key = plan_uri(plan.request.output), plan_key(plan)
+    for shard, (_, task_id) in attempts.items():
+        app.send_task(
+            TASK_BULK_SHARD,
+            kwargs=BulkShard(plan=uri, plan_key=key, shard=shard).model_dump(mode="json"),
+            task_id=task_id,
+            queue=QUEUE_BULK,
+            priority=PRIORITY_BULK_SHARD,
+            headers={ENQUEUED_AT_HEADER: time()},
+            add_to_parent=False,  # or the answer would list them all as its children
+        )
+    return [task_id for _, task_id in attempts.values()]
+
+
+def batch_limits(slot: Slot, model: TicketClassifier) -> BatchLimits:
+    """Return how this worker would plan the batches of a model, for every worker of the run to plan them so."""
+    policy = slot.engine.lanes[model.name].policy
+    return BatchLimits(
+        max_batch_size=policy.max_batch_size,
+        max_batch_tokens=policy.max_batch_tokens,
+        call_cost_tokens=policy.call_cost_tokens,
+        planning_window=max(policy.planning_window, WINDOW_ROWS),
+    )
+
+
+def _measured(labeller: Labeller, table: Table) -> float:
+    return labeller.rows_per_s(Span(table, 0, table.rows))
