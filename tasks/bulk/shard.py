@@ -144,7 +144,11 @@ def check_model(plan: BulkPlan, model: TicketClassifier) -> None:
     ours, wanted = planned_model(model), plan.model
     if ours != wanted:
         text = (
-            f"the run was planned for {wanted.name} {wanted.version} ({wanted.sha256[:8]}), this worker has "
-            f"{ours.name} {ours.version} ({ours.sha256[:8]}); resume the run with the former, or run anew into another output"
+            f"the run was planned for {_spelt(wanted)}, this worker has {_spelt(ours)}: resume the run with the former, "
+            "or run anew into another output"
         )
         raise MessageError(ErrorCode.UNKNOWN_MODEL, text)
+
+
+def _spelt(model: PlannedModel) -> str:
+    return f"{model.name} {model.version} ({model.sha256[:8]})"
