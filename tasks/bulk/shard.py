@@ -144,8 +144,8 @@ def check_model(plan: BulkPlan, model: TicketClassifier) -> None:
     ours, wanted = planned_model(model), plan.model
     if ours != wanted:
         text = (
-            f"the run was planned for {_spelt(wanted)}, this worker has {_spelt(ours)}: resume the run with the former, "
-            "or run anew into another output"
+            f"the run was planned for {_spelt(wanted)}, this worker has {_spelt(ours)}: resume the run with the "
+            "former, or run anew into another output"
         )
         raise MessageError(ErrorCode.UNKNOWN_MODEL, text)
 
