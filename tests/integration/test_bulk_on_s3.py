@@ -172,8 +172,24 @@ def test_the_plan_of_a_publisher_whose_answer_was_lost_is_its_own(
         lake = lake_behind(seaweed, monkeypatch, proxy.endpoint)
         lake.parquet("in/a.parquet", 3)
         plan = lake.plan()
+
+        class Losing(S3Store):
+            def probe(self, prefix: str) -> None:
+                super().probe(prefix)
+                proxy.inject("PUT", Fault.LOSE_ANSWER)
+
+        assert publish_plan(Losing(QUICK), plan) == plan
+        assert proxy.count("PUT") == len(["input", "probe", "probe", "plan", "plan again"])
+
+
+def test_a_fifth_of_all_requests_throttled_changes_no_plan(seaweed: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    with S3Proxy(seaweed.port) as proxy:
+        lake = lake_behind(seaweed, monkeypatch, proxy.endpoint)
+        for number in range(8):
+            lake.parquet(f"in/{number}.parquet", 3)
+        plan = lake.plan()
         proxy.share(Fault.THROTTLE, 0.2)
-        assert publish_plan(lake.stores.of(lake.output), plan) == plan
+        assert publish_plan(lake.stores.of(lake.output), lake.plan("run-2")).fingerprint == plan.fingerprint
 
 
 def test_a_store_that_overwrites_gets_no_plan(seaweed: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
