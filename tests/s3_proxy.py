@@ -1,4 +1,4 @@
-"""An HTTP proxy before an S3 server that throttles, cuts, flips, trickles and loses what passes.
+"""An HTTP proxy before an S3 server that throttles, delays, cuts, flips, trickles and loses what passes.
 
 It forwards the `Host` that it was asked for, so that signatures hold.
 """
@@ -46,6 +46,7 @@ class S3Proxy:
         endpoint: where boto3 finds it.
         seen: method and headers, in lower case, of every request.
         connections: how many were opened to it.
+        delay_s: how much longer every request takes, as if the server were far away.
         before_put: called before a conditional PUT is forwarded.
         refuses: whether a request with these headers is answered 400.
     """
@@ -53,6 +54,7 @@ class S3Proxy:
     def __init__(self, port: int) -> None:
         self.seen: list[tuple[str, Mapping[str, str]]] = []
         self.connections = 0
+        self.delay_s = 0.0
         self.before_put: Callable[[], object] = lambda: None
         self.refuses: Callable[[Mapping[str, str]], bool] = lambda _: False
         self._port = port
@@ -138,6 +140,7 @@ class _Handler(BaseHTTPRequestHandler):
             proxy.stall()
             self.close_connection = True
             return
+        time.sleep(proxy.delay_s)
         if "if-none-match" in headers:
             proxy.before_put()
         status, answer_headers, content = self._forward(_flipped(body) if fault is Fault.FLIP_REQUEST else body)

@@ -24,8 +24,10 @@ LISTEN_S = 0.1
 GRACE_S = 20.0
 
 
-def paced(broker: Broker, contestant: Contestant, tickets: Sequence[Ticket]) -> list[float]:
-    """Send one ticket every 1/20 s to the running contestant; the seconds that each job took.
+def paced(
+    broker: Broker, contestant: Contestant, tickets: Sequence[Ticket], rate_per_s: float = RATE_PER_S
+) -> list[float]:
+    """Send one ticket every 1/`rate_per_s` s to the running contestant; the seconds that each job took.
 
     Raises:
         BenchError: results are missing 20 s after the last was sent.
@@ -35,7 +37,7 @@ def paced(broker: Broker, contestant: Contestant, tickets: Sequence[Ticket]) -> 
     sent_s: dict[str, float] = {}
     start_s = time.perf_counter()
     for index, (task_id, message) in enumerate(zip(ids, messages, strict=True)):
-        time.sleep(max(0.0, start_s + index / RATE_PER_S - time.perf_counter()))
+        time.sleep(max(0.0, start_s + index / rate_per_s - time.perf_counter()))
         sent_s[task_id] = time.perf_counter()
         broker.client.lpush(contestant.queue, message)
     arrived_s = listener.wait(GRACE_S)

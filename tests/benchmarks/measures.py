@@ -110,7 +110,7 @@ def measures(rounds: Sequence[Round], prefork: str, batches: Sequence[str]) -> d
         "p99_at_20_per_s_ms": p99_ms([ours(of, "minilm") for of in rounds]),
         **_speedup(rounds),
         "worker_rss_mib": middle(lambda r: ours(r, "minilm").rss_mib),
-        "labels_unlike_raw": sum(_unlike(ours(of, "minilm"), of["raw", "minilm", "windows"]) for of in rounds),
+        "labels_unlike_raw": sum(unlike(ours(of, "minilm"), of["raw", "minilm", "windows"]) for of in rounds),
         **_real_padding(rounds[0]),
     }
 
@@ -128,6 +128,6 @@ def _real_padding(first: Round) -> dict[str, float]:
     return {f"padding_waste_{kind.removeprefix(DATA_SET)}": value for kind, value in waste.items()}
 
 
-def _unlike(run: Run, raw: Run) -> int:
+def unlike(run: Run, raw: Run) -> int:
     """Tickets with another label than in the raw loop; truncated ones are cut differently: not counted."""
     return sum(ours not in (None, theirs) for ours, theirs in zip(run.labels, raw.labels, strict=True))

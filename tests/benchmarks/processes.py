@@ -6,20 +6,23 @@ contestants are measured alike and none of them measures itself. Linux only.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.benchmarks.broker import BenchError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 STOP_TIMEOUT_S = 40.0
+SAMPLE_S = 0.02
 LOG_TAIL_LINES = 15
 
 
@@ -56,9 +59,28 @@ class WorkerProcess:
         """User and system seconds of the tree so far."""
         return TICK_S * sum(sum(map(int, _stat(pid)[11:15])) for pid in _tree(self._process.pid))
 
+    def wait_cpu_s(self) -> float:
+        """Block until it ends; user and system seconds of its tree, those of children that nobody waited for included.
+
+        Raises:
+            BenchError: it failed.
+        """
+        spent: dict[int, float] = {}
+        while self._process.poll() is None:
+            # Only what each process did itself: a child that ends is counted by what it was last seen at.
+            spent |= {pid: TICK_S * sum(map(int, stat[11:13])) for pid, stat in _stats(self._process.pid)}
+            time.sleep(SAMPLE_S)
+        if self._process.returncode:
+            self.check()
+        return sum(spent.values())
+
     def rss_mib(self) -> float:
         """Resident memory of the tree; pages shared between its processes count in each."""
         return PAGE_BYTES / 2**20 * sum(int(_stat(pid)[21]) for pid in _tree(self._process.pid))
+
+    def peak_rss_mib(self) -> float:
+        """The most resident memory that each process of the tree has had, added up."""
+        return sum(_peak_kib(pid) for pid in _tree(self._process.pid)) / 2**10
 
     def stop(self) -> None:
         """Ask it to drain, then kill what does not end in time."""
@@ -69,6 +91,13 @@ class WorkerProcess:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+
+
+def _stats(pid: int) -> Iterator[tuple[int, list[str]]]:
+    """`pid` and its descendants with their `_stat`, but for those that end meanwhile."""
+    for one in _tree(pid):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            yield one, _stat(one)
 
 
 def _tree(pid: int) -> list[int]:
@@ -85,3 +114,9 @@ def _tree(pid: int) -> list[int]:
 def _stat(pid: int) -> list[str]:
     """The fields of /proc/PID/stat after the command's name: [11:15] are CPU ticks, [21] resident pages."""
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+
+
+def _peak_kib(pid: int) -> int:
+    """`VmHWM` of /proc/PID/status."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:"))

@@ -1,0 +1,130 @@
+"""From bulk runs to the named figures: pure arithmetic over what was measured, and the goal of each figure.
+
+As in `measures`, a ratio is taken within a round and the median over the rounds is reported. It starts nothing and
+reads no clock.
+"""
+
+from __future__ import annotations
+
+from statistics import median
+from typing import TYPE_CHECKING, Final
+
+from tests.benchmarks.bulk_runs import BulkRun
+from tests.benchmarks.measures import OURS, Round, cpu_ms, jobs_per_s, p50_ms, p99_ms, padding, unlike
+from tests.benchmarks.ray_runs import RAY
+from tests.benchmarks.report import Goal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from tests.benchmarks.runs import Run
+
+
+GOALS: Final[Mapping[str, Goal]] = {
+    "share_of_raw": Goal(0.95, 0.98),
+    "cost_of_50ms_storage": Goal(0.05, 0.02, at_most=True),
+    "two_workers_speedup": Goal(1.8, 1.95),
+    "two_workers_cpu_per_row": Goal(1.05, 1.02, at_most=True),
+    "rss_growth_10x": Goal(1.1, 1.05, at_most=True),
+    "rows_500k_tiny": Goal(500_000, 500_000),
+    "interactive_p99_batches": Goal(3.0, 2.0, at_most=True),
+    "labels_unlike_raw": Goal(0.0, 0.0, at_most=True),
+}
+
+
+def figures(rounds: Sequence[Round]) -> dict[str, float]:
+    """The figures by name; the runs that were made once are in the first round."""
+
+    def middle(figure: Callable[[Round], float]) -> float:
+        return median(figure(of) for of in rounds)
+
+    return {
+        "share_of_raw": middle(lambda r: cpu_ms(_raw(r, "minilm")) / cpu_ms(_ours(r, "minilm"))),
+        "share_of_raw_tiny": middle(lambda r: cpu_ms(_raw(r, "tiny")) / cpu_ms(_ours(r, "tiny"))),
+        "beyond_raw_us_per_row_tiny": middle(lambda r: 1e3 * (cpu_ms(_ours(r, "tiny")) - cpu_ms(_raw(r, "tiny")))),
+        "planning_s": middle(lambda r: _ours(r, "minilm").planning_s),
+        "planning_cpu_s": middle(lambda r: _ours(r, "minilm").planning_cpu_s),
+        "padding_waste_raw": middle(lambda r: padding(_raw(r, "minilm"))),
+        "cost_of_50ms_storage": middle(lambda r: _whole_s(r, "far") / _whole_s(r, "near") - 1),
+        "added_by_50ms_s": middle(lambda r: _whole_s(r, "far") - _whole_s(r, "near")),
+        "requests_per_shard": middle(lambda r: _ours(r, "minilm", "near").requests / _ours(r, "minilm", "near").shards),
+        **_two_workers(rounds),
+        **_interactive(rounds),
+        **_large(rounds[0]),
+        "labels_unlike_raw": sum(
+            unlike(_ours(of, name), _raw(of, name)) for of in rounds for name in ("minilm", "tiny")
+        ),
+        **_ray(rounds),
+    }
+
+
+def _ours(of: Round, model: str, kind: str = "throughput") -> BulkRun:
+    run = of[OURS, model, kind]
+    assert isinstance(run, BulkRun)
+    return run
+
+
+def _raw(of: Round, model: str) -> Run:
+    return of["raw", model, "windows"]
+
+
+def _whole_s(of: Round, kind: str) -> float:
+    """From the request to the last shard's end."""
+    run = _ours(of, "minilm", kind)
+    return run.planning_s + run.wall_s
+
+
+def _two_workers(rounds: Sequence[Round]) -> dict[str, float]:
+    """Two workers with a core each beside one, where the machine has two cores."""
+    pairs = [
+        (_ours(of, "minilm", "pinned-1"), _ours(of, "minilm", "pinned-2"))
+        for of in rounds
+        if (OURS, "minilm", "pinned-2") in of
+    ]
+    if not pairs:
+        return {}
+    return {
+        "two_workers_speedup": median(jobs_per_s(two) / jobs_per_s(one) for one, two in pairs),
+        "two_workers_cpu_per_row": median(cpu_ms(two) / cpu_ms(one) for one, two in pairs),
+    }
+
+
+def _interactive(rounds: Sequence[Round]) -> dict[str, float]:
+    """Latency of single tickets under a bulk run, in milliseconds and in full batches of the same model."""
+    runs = [_ours(of, "minilm", "interactive") for of in rounds]
+    batch_ms = median(p50_ms(of["raw", "minilm", "full"]) for of in rounds)
+    p50, p99 = median(p50_ms(run) for run in runs), p99_ms(runs)
+    return {
+        "full_batch_ms": batch_ms,
+        "interactive_p50_ms": p50,
+        "interactive_p99_ms": p99,
+        "interactive_p50_batches": p50 / batch_ms,
+        "interactive_p99_batches": p99 / batch_ms,
+    }
+
+
+def _large(first: Round) -> dict[str, float]:
+    """The large file, and its memory beside that of a tenth of it."""
+    small, large = _ours(first, "tiny", "rows-1x"), _ours(first, "tiny", "rows-10x")
+    return {
+        "peak_rss_mib_1x": small.rss_mib,
+        "peak_rss_mib_10x": large.rss_mib,
+        "rss_growth_10x": large.rss_mib / small.rss_mib,
+        "rows_500k_tiny": large.jobs,
+        "rows_500k_tiny_parts": large.parts,
+        "rows_500k_tiny_wall_s": large.planning_s + large.wall_s,
+        "rows_500k_tiny_per_s": large.jobs / (large.planning_s + large.wall_s),
+    }
+
+
+def _ray(rounds: Sequence[Round]) -> dict[str, float]:
+    """Ray Data's cost of a row over ours, and our speed over its; where it ran."""
+    pairs = [
+        (of[RAY, "minilm", "throughput"], _ours(of, "minilm")) for of in rounds if (RAY, "minilm", "throughput") in of
+    ]
+    if not pairs:
+        return {}
+    return {
+        "vs_ray_data": median(cpu_ms(ray) / cpu_ms(ours) for ray, ours in pairs),
+        "vs_ray_data_speed": median(jobs_per_s(ours) / jobs_per_s(ray) for ray, ours in pairs),
+    }
