@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 BENCH_DIR = models.REPOSITORY / ".bench"
 ROUNDS = 3
 ROWS = 6144
-TINY_SHARE = 5  # a faster model needs more rows for a steady figure
+TINY_SHARE = 4  # a faster model needs more rows for a steady figure
 LARGE_ROWS = 500_000
 SHARD_ROWS = 2048
 TINY_SHARD_ROWS = 8192
@@ -90,13 +90,13 @@ class Contest:
             yield ray_runs.pipeline(self.python_of_ray, model, tickets, self.bench.logs)
 
     def _near_and_far(self, index: int) -> Iterator[Run]:
-        work = self.bench.work(workload.tickets(self.rows.minilm), SHARD_ROWS)
+        work = self.bench.work(workload.tickets(2 * self.rows.minilm), SHARD_ROWS)
         yield from self.bench.near_and_far(self.models["minilm"], work, FAR_S, far_first=index % 2 == 1)
 
     def _pinned(self) -> Iterator[Run]:
         """One worker with one core, then two with a core each."""
         cores = sorted(os.sched_getaffinity(0))
-        rows = self.rows.minilm * 3 // 4
+        rows = self.rows.minilm // 2
         work = self.bench.work(workload.tickets(rows), max(1, rows // PINNED_SHARDS))
         for count in (1, 2) if len(cores) > 1 else ():
             yield self.bench.label(self.models["minilm"], work, kind=f"pinned-{count}", pins=cores[:count])

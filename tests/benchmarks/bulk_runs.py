@@ -49,13 +49,14 @@ class BulkRun(Run):
         shards: how many.
         parts: files that it left.
         planning_s: from the request to the answer; `planning_cpu_s`: at the workers.
-        requests: to the store, where they were counted.
+        requests: to the store while the shards ran, where they were counted; `planning_requests`: before.
     """
 
     shards: int = 0
     parts: int = 0
     planning_s: float = 0.0
     planning_cpu_s: float = 0.0
+    planning_requests: int = 0
     requests: int = 0
 
 
@@ -104,10 +105,7 @@ class BulkBench:
             self._warm_up(workers)
             for is_far in (far_first, not far_first):
                 self.proxy.delay_s = delay_s if is_far else 0.0
-                seen = len(self.proxy.seen)
-                run = self._timed(model, work, workers, "far" if is_far else "near")
-                run.requests = len(self.proxy.seen) - seen
-                yield run
+                yield self._timed(model, work, workers, "far" if is_far else "near")
         self.proxy.delay_s = 0.0
 
     def interactive(self, model: BenchModel, work: Work, tickets: Sequence[Ticket]) -> BulkRun:
@@ -137,11 +135,12 @@ class BulkBench:
 
     def _timed(self, model: BenchModel, work: Work, workers: Sequence[WorkerProcess], kind: str) -> BulkRun:
         run = BulkRun(self.ours.title, model.name, kind, len(work.tickets))
-        before_s = _cpu_s(workers)
+        before_s, seen_before = _cpu_s(workers), len(self.proxy.seen)
         sent = self._send(work, workers)
-        start_s, cpu_s = time.perf_counter(), _cpu_s(workers)
+        start_s, cpu_s, seen = time.perf_counter(), _cpu_s(workers), len(self.proxy.seen)
         self._await(sent, workers)
         run.wall_s = time.perf_counter() - start_s
+        run.planning_requests, run.requests = seen - seen_before, len(self.proxy.seen) - seen
         time.sleep(SETTLE_S)
         run.cpu_s = _cpu_s(workers) - cpu_s
         run.planning_s, run.planning_cpu_s = sent.planning_s, cpu_s - before_s

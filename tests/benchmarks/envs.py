@@ -16,7 +16,7 @@ import venv
 from pathlib import Path
 
 REQUIREMENTS = Path(__file__).parent / "requirements"
-NAMED = ("celery", "kombu", "redis", "celery-batches", "onnxruntime", "tokenizers", "numpy")
+NAMED = ("celery", "kombu", "redis", "celery-batches", "onnxruntime", "tokenizers", "numpy", "pyarrow", "ray")
 
 _VERSIONS = """
 import importlib.metadata, json, platform, sys

@@ -107,7 +107,8 @@ def _tree(pid: int) -> list[int]:
         current = pending.pop()
         found.append(current)
         for children in Path(f"/proc/{current}/task").glob("*/children"):
-            pending += map(int, children.read_text().split())
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # the thread has ended
+                pending += map(int, children.read_text().split())
     return found
 
 
