@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from tests.benchmarks.broker import BenchError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
@@ -59,20 +59,25 @@ class WorkerProcess:
         """User and system seconds of the tree so far."""
         return TICK_S * sum(sum(map(int, _stat(pid)[11:15])) for pid in _tree(self._process.pid))
 
-    def wait_cpu_s(self) -> float:
-        """Block until it ends; user and system seconds of its tree, those of children that nobody waited for included.
+    def spent_since(self, is_ready: Callable[[], bool]) -> tuple[float, float]:
+        """Block until it ends; wall and CPU seconds of its tree since `is_ready` was first true.
+
+        Children that nobody waits for count, too: by what they had spent when they were last seen.
 
         Raises:
-            BenchError: it failed.
+            BenchError: it failed, or was never ready.
         """
         spent: dict[int, float] = {}
+        ready: tuple[float, float] | None = None
         while self._process.poll() is None:
-            # Only what each process did itself: a child that ends is counted by what it was last seen at.
             spent |= {pid: TICK_S * sum(map(int, stat[11:13])) for pid, stat in _stats(self._process.pid)}
+            if ready is None and is_ready():
+                ready = time.perf_counter(), sum(spent.values())
             time.sleep(SAMPLE_S)
-        if self._process.returncode:
+        if self._process.returncode or ready is None:
             self.check()
-        return sum(spent.values())
+            raise BenchError("it was never ready")
+        return time.perf_counter() - ready[0], sum(spent.values()) - ready[1]
 
     def rss_mib(self) -> float:
         """Resident memory of the tree; pages shared between its processes count in each."""

@@ -1,4 +1,4 @@
-"""The runs of the queue benchmark side by side: for the eye as tables, for the file as records."""
+"""The runs of a benchmark side by side: for the eye as tables, for the file as records."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from tests.benchmarks.runs import Run
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+FOR_LATENCY = ("single", "full", "interactive")  # kinds of runs whose speed is none
 
 Pairs = Sequence[tuple[Run, Run | None]]  # a run, and the raw loop over the same model in its round
 
@@ -42,8 +44,8 @@ def _share(pairs: Pairs) -> float:
 
 
 COLUMNS = (
-    Column("jobs/s", lambda run: run.kind != "single", _middle(jobs_per_s)),
-    Column("CPU ms", lambda run: run.kind != "single", _middle(cpu_ms)),
+    Column("jobs/s", lambda run: run.kind not in FOR_LATENCY, _middle(jobs_per_s)),
+    Column("CPU ms", lambda run: run.kind not in FOR_LATENCY, _middle(cpu_ms)),
     Column("of raw", lambda run: run.kind in {"windows", "throughput"} and run.model != "noop", _share),
     Column("padding", lambda run: run.padded_tokens > 0, _middle(padding)),
     Column("p50 ms", lambda run: bool(run.latencies_s), _middle(p50_ms)),

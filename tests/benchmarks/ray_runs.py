@@ -1,13 +1,12 @@
 """Ray Data over the same rows: a pipeline in an environment of its own, with its processes measured from outside.
 
-It starts a cluster of its own in every run, which takes seconds. So it runs over few rows and over all, each in a fresh
-process, and what the second takes beyond the first counts: its start is left out, as the worker's is.
+It starts a cluster and actors, which takes seconds. What it spends until every actor has its model does not count, as a
+worker's start does not; its shutdown does.
 """
 
 from __future__ import annotations
 
 import os
-import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final
@@ -25,31 +24,23 @@ if TYPE_CHECKING:
     from tests.benchmarks.workload import Ticket
 
 RAY: Final = "Ray Data"
-FEW_ROWS = 256
 
 
 def pipeline(python: Path, model: BenchModel, tickets: Sequence[Ticket], logs: Path) -> Run:
-    """Label local Parquet with an actor a core; what the first `FEW_ROWS` take is not counted.
+    """Label local Parquet with an actor a core, and wait for its end.
 
     Raises:
         BenchError: the pipeline failed.
     """
-    few, many = (_seconds(python, model, tickets[:rows], logs) for rows in (FEW_ROWS, len(tickets)))
-    rows = len(tickets) - FEW_ROWS
-    return Run(RAY, model.name, "throughput", rows, wall_s=many[0] - few[0], cpu_s=many[1] - few[1])
-
-
-def _seconds(python: Path, model: BenchModel, tickets: Sequence[Ticket], logs: Path) -> tuple[float, float]:
-    """Wall and CPU seconds of one whole process tree, from its start to its end."""
+    actors = available_cpus()
     with TemporaryDirectory(prefix="batchmill-ray-") as name:
         directory = Path(name)
         write_tickets(directory / "tickets.parquet", tickets)
-        command = [str(python), str(PEERS / "ray_data.py"), str(model.directory), name, str(available_cpus())]
+        command = [str(python), str(PEERS / "ray_data.py"), str(model.directory), name, str(actors)]
         env = os.environ | {"PYTHONPATH": str(PEERS), "TOKENIZERS_PARALLELISM": "false", "RAY_USAGE_STATS_ENABLED": "0"}
-        start_s = time.perf_counter()
         process = WorkerProcess(command, env, directory, logs / f"ray-{model.name}.log")
         try:
-            cpu_s = process.wait_cpu_s()
+            wall_s, cpu_s = process.spent_since(lambda: len(list(directory.glob("ready-*"))) >= actors)
         finally:
             process.stop()
-        return time.perf_counter() - start_s, cpu_s
+    return Run(RAY, model.name, "throughput", len(tickets), wall_s=wall_s, cpu_s=cpu_s)

@@ -2,11 +2,13 @@
 
 As its users write it: batches of 256 rows come to an actor, which sorts them by length and runs groups of at most 512
 padded tokens, so that what is compared is not the padding. Run as `ray_data.py MODEL DIRECTORY ACTORS`: it reads
-`DIRECTORY/tickets.parquet` and writes below `DIRECTORY/out`.
+`DIRECTORY/tickets.parquet` and writes below `DIRECTORY/out`; each actor says in a file `DIRECTORY/ready-PID` that its
+model is loaded.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,8 +30,9 @@ Columns = dict[str, "NDArray[np.object_]"]
 class Labeller:
     """What an actor holds."""
 
-    def __init__(self, model: str) -> None:
+    def __init__(self, model: str, directory: str) -> None:
         self._model = PlainModel(Path(model))
+        (Path(directory) / f"ready-{os.getpid()}").touch()
 
     def __call__(self, batch: Columns) -> Columns:
         """Add the label and the score of each row."""
@@ -59,7 +62,12 @@ def main() -> None:
     tickets = ray.data.read_parquet(str(directory / "tickets.parquet")).repartition(target_num_rows_per_block=ROWS)
     pool = ray.data.ActorPoolStrategy(size=actors)
     labelled = tickets.map_batches(
-        Labeller, fn_constructor_args=(model,), batch_size=ROWS, compute=pool, num_cpus=0.5, zero_copy_batch=True
+        Labeller,
+        fn_constructor_args=(model, str(directory)),
+        batch_size=ROWS,
+        compute=pool,
+        num_cpus=0.5,  # what is left reads and writes
+        zero_copy_batch=True,
     )
     labelled.write_parquet(str(directory / "out"))
     ray.shutdown()
