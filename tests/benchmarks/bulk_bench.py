@@ -39,6 +39,7 @@ ROUNDS = 3
 ROWS = 6144
 TINY_SHARE = 4  # a faster model needs more rows for a steady figure
 LARGE_ROWS = 500_000
+LARGE_SHARDS_MIN = 40  # so that a tenth of it, too, has more shards than run at a time
 SHARD_ROWS = 2048
 TINY_SHARD_ROWS = 8192
 PINNED_SHARDS = 24  # small ones, so that two workers end at nearly the same time
@@ -112,8 +113,9 @@ class Contest:
     def _large(self) -> Iterator[Run]:
         """The large file and a tenth of it, in shards of the same size."""
         tickets = workload.tickets(self.rows.large)
+        shard_rows = max(1, min(TINY_SHARD_ROWS, self.rows.large // LARGE_SHARDS_MIN))
         for kind, rows in (("rows-1x", self.rows.large // 10), ("rows-10x", self.rows.large)):
-            yield self.bench.label(self.models["tiny"], self.bench.work(tickets[:rows], TINY_SHARD_ROWS), kind=kind)
+            yield self.bench.label(self.models["tiny"], self.bench.work(tickets[:rows], shard_rows), kind=kind)
 
 
 def main() -> None:
