@@ -25,6 +25,7 @@ from schemas.names import (
     TASK_BULK_SHARD,
     TASK_CLASSIFY,
 )
+from tasks.bulk.afterwards import finalise_runs_of_dead_shards
 from tasks.bulk.attempts import open_attempts
 from tasks.bulk.coordinator import load_plan, plan_run, publish_plan
 from tasks.bulk.failures import is_transient, refusal
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from schemas.bulk import BulkClassify
     from schemas.bulk_plan import BulkPlan
     from tasks.classify.model import TicketClassifier
+    from worker.lifecycle import BatchApp
     from worker.slots import Slot
     from worker.storage.tables import Table
 
@@ -59,15 +61,19 @@ LAST_RETRY_S: Final = 60.0
 
 
 class BulkTask(PrivateTask):
-    """What the two have in common: the stores, and what a failure means."""
+    """What the two have in common: the stores, and what a failure means.
+
+    Args:
+        stores: of inputs and outputs.
+    """
 
     abstract = True
     acks_late = True
     throws = (MessageError,)
     max_retries = RETRIES
 
-    def __init__(self) -> None:
-        self.stores = Stores()
+    def __init__(self, stores: Stores) -> None:
+        self.stores = stores
 
     @contextmanager
     def ending(self) -> Iterator[None]:
@@ -163,6 +169,14 @@ class BulkShardTask(BulkTask):
             finally:
                 finalise(self.stores.of(plan.request.output), plan)
             return {"shard": request.shard}
+
+
+def register(app: BatchApp) -> None:
+    """Let an application serve bulk runs."""
+    stores = Stores()
+    app.register_task(BulkClassifyTask(stores))
+    app.register_task(BulkShardTask(stores))
+    app.on_dead_letters = lambda: finalise_runs_of_dead_shards(app.backend.client, stores)
 
 
 def enqueue(app: Any, plan: BulkPlan, shards: Sequence[int]) -> list[str]:  # noqa: ANN401 - any Celery application
