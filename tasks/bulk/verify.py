@@ -53,7 +53,7 @@ class Verified:
 
 
 def verify(stores: Stores, output: str) -> Verified:
-    """Verify the run below `output`. Blocks while all its parts are read; memory does not grow with them.
+    """Verify the run below `output`. Blocks while all its parts are read; memory does not grow with their rows.
 
     Without a manifest and its plan nothing can be said of the parts, and they are not read.
 
