@@ -85,21 +85,23 @@ class ShardRunner:
     def _make(self, directory: Path, span: Span) -> None:
         labeller = Labeller(self._slot, self._pipeline, self._model, self._plan.request, self._plan.limits)
         labelled = labeller.label(span)
+        tally = labelled.tally()
         record = PartRecord(
             plan_key=plan_key(self._plan),
             shard=self._shard,
             model=ModelInfo.model_validate(self._model.info),
-            tally=labelled.tally(),
+            tally=tally,
+            # Before the part: once that is there, nobody comes back.
+            rejects_sha256=self._create_rejects(directory / REJECTS_FILE, span, labelled) if tally.rejected else None,
         )
-        if record.tally.rejected:  # first: once the part is there, nobody comes back
-            self._create_rejects(directory / REJECTS_FILE, span, labelled, record)
         self._create_part(directory / PART_FILE, span, labelled, record)
 
-    def _create_rejects(self, path: Path, span: Span, labelled: Labelled, record: PartRecord) -> None:
+    def _create_rejects(self, path: Path, span: Span, labelled: Labelled) -> str:
         with self._slot.working(self._slot.job(self._pipeline)):
-            rejects = write_rejects(path, span, labelled.errors, rejects_schema(self._plan, part_metadata(record)))
-        uri = rejects_uri(self._plan.request.output, self._name)
+            rejects = write_rejects(path, span, labelled.errors, rejects_schema(self._plan))
+        uri = rejects_uri(self._plan.request.output, self._name, rejects.sha256)
         self._stores.of(uri).create(uri, path, rejects.sha256)
+        return rejects.sha256
 
     def _create_part(self, path: Path, span: Span, labelled: Labelled, record: PartRecord) -> None:
         form = part_schema(self._plan, part_metadata(record))
@@ -108,9 +110,8 @@ class ShardRunner:
             part = write_part(path, span, results, form)
         store = self._stores.of(self._uri)
         created = store.create(self._uri, path, part.sha256)
-        log.info(
-            "shard.created" if created.is_new else "shard.found", shard=self._shard, part=self._uri, rows=part.rows
-        )
+        event = "shard.created" if created.is_new else "shard.found"
+        log.info(event, shard=self._shard, part=self._uri, rows=part.rows)
         if not created.is_new and created.sha256 != part.sha256:
             store.put_bytes(differs_uri(self._plan.request.output, self._shard, part.sha256), b"", only_new=True)
             log.warning("shard.differs", shard=self._shard, part=self._uri)
