@@ -50,6 +50,9 @@ class ShardRunner:
         slot: the message's share of the engine.
         plan: the run's.
         shard: the index in its list of shards.
+
+    Raises:
+        MessageError: the plan has no such shard.
     """
 
     def __init__(self, stores: Stores, workload: Workload, slot: Slot, plan: BulkPlan, shard: int) -> None:
@@ -59,7 +62,11 @@ class ShardRunner:
         self._shard = shard
         self._model = lane_of(workload, plan.request.model)
         self._pipeline: ClassifyPipeline = workload.pipelines[TASK_CLASSIFY]  # type: ignore[assignment] # its own task's
-        self._name = part_names(plan)[shard]
+        names = part_names(plan)
+        if shard >= len(names):
+            text = f"the plan of run {plan.job_id} has no shard {shard}; send the bulk.classify again"
+            raise MessageError(ErrorCode.PLAN_MISSING, text)
+        self._name = names[shard]
         self._uri = part_uri(plan.request.output, self._name)
 
     def run(self) -> None:

@@ -37,6 +37,7 @@ from tasks.bulk.shard import ShardRunner, lane_of, planned_model
 from tasks.bulk.stores import Stores
 from tasks.classify.pipeline import check_options
 from worker.errors import BatchmillError, Cancelled, Draining, NotBatched
+from worker.isolation import message_failure
 from worker.ops.ends import ended
 from worker.slots import occupied
 from worker.storage.labelling import Span
@@ -83,7 +84,7 @@ class BulkTask(PrivateTask):
             Reject: the worker is stopping; the message goes back to the front of the queue.
             Ignore: the message was called off, and is recorded as revoked.
             Retry: it may succeed later.
-            MessageError: it will not.
+            MessageError: it will not; what nobody foresaw is named by its type, for its text may quote a row.
         """
         try:
             yield
@@ -99,6 +100,9 @@ class BulkTask(PrivateTask):
             wait_s = min(FIRST_RETRY_S * 2**self.request.retries, LAST_RETRY_S)
             log.warning("bulk.retrying", task=self.name, error=type(exc).__name__, wait_s=wait_s)
             raise self.retry(countdown=wait_s, exc=failed) from exc
+        except Exception as exc:
+            log.exception("bulk.broken", task=self.name)
+            raise message_failure(exc) from None
 
     def slot(self) -> Slot:
         """Return this message's share of the engine.
