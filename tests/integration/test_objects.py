@@ -1,4 +1,4 @@
-"""The promises of an object store, over files and over a real S3 server, and what a bad network may do to them."""
+"""The promises of an object store, over files and two real S3 servers, and what a bad network may do to them."""
 
 from __future__ import annotations
 
@@ -41,18 +41,6 @@ if TYPE_CHECKING:
 
 BOUND_S: Final = 20.0  # of a call with QUICK limits, on a busy machine
 CONTENT: Final = bytes(range(256)) * 4096
-
-
-@pytest.fixture(params=["local", "seaweed", "rgw"])
-def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
-    if request.param == "local":
-        return Place(LocalStore(), str(tmp_path / "store"))
-    return s3_place(request.getfixturevalue(request.param), monkeypatch)
-
-
-@pytest.fixture(params=["seaweed", "rgw"])
-def remote_place(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Place:
-    return s3_place(request.getfixturevalue(request.param), monkeypatch)
 
 
 @pytest.fixture
@@ -166,14 +154,15 @@ def test_a_file_that_changed_since_it_was_listed_is_refused(tmp_path: Path) -> N
         store.open(info)
 
 
+@on_both
 def test_a_reader_of_a_versioned_bucket_stays_with_its_version(
-    seaweed: S3Server, monkeypatch: pytest.MonkeyPatch
+    s3: StoreServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    client = seaweed.client()
+    client = s3.client()
     client.create_bucket(Bucket="versioned")
     client.put_bucket_versioning(Bucket="versioned", VersioningConfiguration={"Status": "Enabled"})
     client.close()
-    store = s3_place(seaweed, monkeypatch).store
+    store = s3_place(s3, monkeypatch).store
     store.put_bytes("s3://versioned/object", b"first")
     info = store.info("s3://versioned/object")
     store.put_bytes("s3://versioned/object", b"second")
