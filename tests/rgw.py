@@ -1,7 +1,8 @@
 """A real Ceph RGW, an older and stricter S3 server: one monitor, one OSD that keeps all in memory, and the gateway.
 
-Debian's packages: `radosgw ceph-mon ceph-osd ceph-common`. There is no manager, which only counts. Up in about a second
-(twelve, were it not for the `paxos` options: ten pools are made one after another), 140 MB in all.
+Debian's packages: `radosgw ceph-mon ceph-osd`. There is no manager, which only counts. Up in about a second, and in
+twelve without the `paxos` options, because pools are made one after another; 140 MB in all. It needs no root, and
+nothing in /etc/ceph.
 """
 
 from __future__ import annotations
