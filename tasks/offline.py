@@ -1,4 +1,4 @@
-"""Classify in one process, without a broker: for edge devices, for debugging, and to measure how fast this machine is."""
+"""Classify in one process, without a broker: for edge devices, for debugging, to measure how fast this machine is."""
 
 from __future__ import annotations
 

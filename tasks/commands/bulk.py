@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
@@ -17,7 +16,8 @@ from tasks.bulk.verify import verify as verify_run
 from tasks.commands.bulk_classify import classify
 from tasks.commands.bulk_failures import run_reported
 from tasks.commands.bulk_target import is_output, output_of, planned, run_of, target_argument
-from tasks.commands.bulk_watch import finish, show, watch as watch_run
+from tasks.commands.bulk_watch import finish, show
+from tasks.commands.bulk_watch import watch as watch_run
 from tasks.commands.client import open_client
 from tasks.commands.exits import exit_failed
 from tasks.commands.quiet import configure_logs
@@ -124,7 +124,11 @@ def verify(*, target: str, as_json: bool) -> None:
     output = output_of(target)
     found = verify_run(Stores(), output)
     if as_json:
-        told = {"output": output, "problems": [str(one) for one in found.problems], "notes": [str(one) for one in found.notes]}
+        told = {
+            "output": output,
+            "problems": [str(one) for one in found.problems],
+            "notes": [str(one) for one in found.notes],
+        }
         click.echo(json.dumps(told))
     else:
         for problem in found.problems:
@@ -134,7 +138,9 @@ def verify(*, target: str, as_json: bool) -> None:
     if found.problems:
         exit_failed()
     if not as_json and found.manifest is not None:
-        click.echo(f"{output}: {len(found.manifest.parts):,} parts, {found.manifest.totals.rows:,} rows, as the manifest says")
+        click.echo(
+            f"{output}: {len(found.manifest.parts):,} parts, {found.manifest.totals.rows:,} rows, as the manifest says"
+        )
 
 
 def _send(run: Run, shards: Sequence[int]) -> list[str]:

@@ -57,7 +57,9 @@ NOBODY: Final = f"no worker serves the queue {QUEUE_BULK}; start one: batchmill 
 @click.option("--strict", is_flag=True, help="Fail if a part that was made twice differs.")
 @click.option("--since-manifest", help="manifest.json of an earlier run: skip the files that it covers.")
 @click.option("--priority", type=click.IntRange(0, 9), help="Of the planning; shards always come last.")
-@click.option("--timeout", "timeout_s", type=float, default=600.0, show_default=True, help="Seconds to wait for the plan.")
+@click.option(
+    "--timeout", "timeout_s", type=float, default=600.0, show_default=True, help="Seconds to wait for the plan."
+)
 @click.option("--watch", is_flag=True, help="Follow the run until it ends.")
 @click.option("--plan", "only_plan", is_flag=True, help="Send nothing: show files, columns, shards, time and cost.")
 @click.option("--workers", type=click.IntRange(1), help="With --plan: how many machines like this one.")
@@ -75,7 +77,7 @@ def classify(  # noqa: PLR0913 - a flag each
     as_json: bool,
     **fields: Any,  # noqa: ANN401 - the request's own flags
 ) -> None:
-    """Label the rows of files: Parquet, CSV or JSONL in, Parquet out.
+    r"""Label the rows of files: Parquet, CSV or JSONL in, Parquet out.
 
     A worker plans the run and cuts it into shards, which any worker of the queue `bulk` labels. The result stands once
     OUTPUT has manifest.json and _SUCCESS. The same command again finds what is done and does the rest, so a CronJob may

@@ -1,4 +1,4 @@
-"""`batchmill bulk classify --plan`: what a run would do, how long it would take and what it would cost, without a broker.
+"""`batchmill bulk classify --plan`: what a run would do, how long it would take, what it would cost; without a broker.
 
 The inputs are looked into as the run itself would, and the model is measured on their first rows, on this machine. It
 writes nothing.

@@ -10,7 +10,7 @@ import json
 import sys
 import time
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
 import click
 from rich.console import Console
@@ -65,9 +65,11 @@ def finish(state: RunState) -> None:
 class Display(Protocol):
     """Shows a run while it goes on; a block around its use ends it."""
 
-    def __enter__(self) -> Display: ...
+    def __enter__(self) -> Self: ...
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None: ...
 
     def show(self, state: RunState) -> None:
         """Show how the run stands now."""
@@ -107,7 +109,7 @@ class Lines:
         self._shown: dict[str, Any] | None = None
         self._shown_s = 0.0
 
-    def __enter__(self) -> Lines:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
@@ -135,7 +137,7 @@ class Bar:
         self._bar = self._progress.add_task("rows", rows="", words="")
         self._pace = Pace()
 
-    def __enter__(self) -> Bar:
+    def __enter__(self) -> Self:
         self._progress.start()
         return self
 
