@@ -170,7 +170,8 @@ def _await_plan(client: redis.Redis, settings: Settings, job_id: str, timeout_s:
 
 
 def _is_served(client: redis.Redis, settings: Settings) -> bool:
-    return any(QUEUE_BULK in worker.queues for worker in survey(client, (QUEUE_BULK,), settings.lease_s).workers)
+    workers = survey(client, (QUEUE_BULK,), settings.lease_s).workers
+    return any(QUEUE_BULK in worker.queues and worker.silent_s < settings.lease_s for worker in workers)
 
 
 def _view(answer: BulkAnswer) -> view.View:
