@@ -111,7 +111,7 @@ def request_of(fields: dict[str, Any]) -> BulkClassify:
         MessageError: the contract forbids it.
         BadLocation: an address is of a kind that nothing here reads.
     """
-    given = {name: value for name, value in fields.items() if value not in (None, False)}
+    given = {name: value for name, value in fields.items() if value is not None and value is not False}
     given["inputs"] = [_absolute(uri) for uri in given["inputs"]]
     given["output"] = normalised(given["output"])
     if "since_manifest" in given:

