@@ -98,6 +98,7 @@ class RunState:
         shards: those without one; once there is none, those whose message failed or is still at the end of the run.
         manifest: the one that stands.
         is_complete: whether `_SUCCESS` stands, too.
+        is_planning: the message that planned it has not ended: its shards may not have been sent yet.
     """
 
     plan: BulkPlan
@@ -105,6 +106,7 @@ class RunState:
     shards: tuple[ShardState, ...] = ()
     manifest: BulkManifest | None = None
     is_complete: bool = False
+    is_planning: bool = False
 
     @property
     def rows_done(self) -> int:
@@ -117,7 +119,7 @@ class RunState:
         standings = {one.standing for one in self.shards}
         if self.manifest is not None and self.is_complete:
             return Phase.FINISHED
-        if standings & {Standing.RUNNING, Standing.WAITING}:
+        if self.is_planning or standings & {Standing.RUNNING, Standing.WAITING}:
             return Phase.RUNNING
         if standings & {Standing.FAILED, Standing.DEAD}:
             return Phase.FAILED
@@ -148,6 +150,7 @@ def look(store: ObjectStore, plan: BulkPlan, client: redis.Redis) -> RunState:
     done = frozenset(shard for shard, uri in enumerate(uris) if uri in found)
     if manifest is not None and is_complete:
         return RunState(plan, done, manifest=manifest, is_complete=True)
+    planner = known(client, [plan.job_id])[plan.job_id]
     missing = [shard for shard in range(len(uris)) if shard not in done]
     shards = tuple(shard_states(client, plan.job_id, missing or range(len(uris))))
     if missing:
@@ -156,7 +159,7 @@ def look(store: ObjectStore, plan: BulkPlan, client: redis.Redis) -> RunState:
         done, shards = done | late, tuple(one for one in shards if one.shard not in late)
     else:
         shards = tuple(one for one in shards if one.is_open or one.error is not None)
-    return RunState(plan, done, shards, manifest, is_complete)
+    return RunState(plan, done, shards, manifest, is_complete, planner.is_held or planner.is_given_back)
 
 
 def shard_states(client: redis.Redis, job_id: str, shards: Iterable[int]) -> Iterator[ShardState]:

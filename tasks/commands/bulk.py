@@ -101,12 +101,13 @@ def cancel(*, target: str, as_json: bool) -> None:
         return
     with run_of(target) as run:
         state = run.look()
-        names = [one.task_id for one in state.shards if one.is_open]
-        _call_off(settings, names, held=[one.task_id for one in state.of(Standing.RUNNING)])
+        planner = [run.plan.job_id] if state.is_planning else []
+        names = planner + [one.task_id for one in state.shards if one.is_open]
+        _call_off(settings, names, held=planner + [one.task_id for one in state.of(Standing.RUNNING)])
         click.echo(
             json.dumps({"job_id": run.plan.job_id, "task_ids": names})
             if as_json
-            else f"{run.plan.job_id}: {len(names)} shards called off"
+            else f"{run.plan.job_id}: {len(names)} messages called off"
         )
 
 

@@ -151,6 +151,12 @@ def test_shards_of_which_nobody_knows_are_lost_and_the_run_stalls(run: BulkRun, 
     assert state.phase is Phase.STALLED
 
 
+def test_a_run_goes_on_while_its_planner_has_not_sent_its_shards(run: BulkRun, client: Redis) -> None:
+    client.set(keys.JOB_PREFIX + run.plan.job_id, "H alpha:host/1/aa:1 bulk tag 0")
+
+    assert look(run.store, run.plan, client).phase is Phase.RUNNING
+
+
 def test_a_part_that_came_after_the_listing_counts(run: BulkRun, client: Redis) -> None:
     class Late(LocalStore):
         def list(self, uri: str) -> list[object]:  # type: ignore[override] # it lists nothing
