@@ -15,6 +15,7 @@ from tasks.bulk.layout import normalised
 from tasks.commands import bulk_estimate, view
 from tasks.commands.bulk_failures import run_reported
 from tasks.commands.bulk_target import opened, planned
+from tasks.commands.bulk_view import facts
 from tasks.commands.bulk_watch import watch as watch_run
 from tasks.commands.client import open_client, send_bulk
 from tasks.commands.exits import Failed, Unfit, exit_failed
@@ -176,4 +177,4 @@ def _is_served(client: redis.Redis, settings: Settings) -> bool:
 
 def _view(answer: BulkAnswer) -> view.View:
     record = answer.model_dump(mode="json")
-    return view.View([record], [view.Grid(list(record), [[str(value) for value in record.values()]])])
+    return view.View([record], [facts(record)])

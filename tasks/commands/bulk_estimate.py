@@ -22,6 +22,7 @@ from tasks.bulk.shard import lane_of, planned_model
 from tasks.bulk.stores import Stores
 from tasks.bulk.task import batch_limits
 from tasks.classify.pipeline import check_options
+from tasks.commands.bulk_view import facts
 from tasks.commands.view import Grid, View
 from tasks.offline import offline_slot
 from worker.storage.labelling import Span
@@ -82,7 +83,7 @@ def view_of(seen: Forecast) -> View:
         [
             Grid(("file", "format", "rows", "bytes"), files),
             Grid(("column", "type"), columns),
-            Grid(("what", "how much"), list(_figures(seen))),
+            facts(_figures(seen)),
         ],
     )
 
@@ -145,14 +146,11 @@ def _record(seen: Forecast) -> dict[str, Any]:  # JSON
     }
 
 
-def _figures(seen: Forecast) -> list[tuple[str, str]]:
-    told, made = _record(seen), seen.estimate
-    figures = [
-        (name.replace("_", " "), str(told[name]))
-        for name in ("files", "carried_files", "rows", "bytes", "shards", "shards_done", "rows_per_s", "workers")
-        if told[name] is not None
-    ]
+def _figures(seen: Forecast) -> dict[str, object]:
+    made = seen.estimate
+    names = ("files", "carried_files", "rows", "bytes", "shards", "shards_done", "rows_per_s", "workers")
+    figures = {name: value for name, value in _record(seen).items() if name in names}
     if made is not None:
-        figures += [("rows to do", str(made.rows)), ("time", str(timedelta(seconds=round(made.wall_s))))]
-        figures += [] if made.cost is None else [("cost", f"{made.cost:.2f}")]
+        figures |= {"rows_to_do": made.rows, "time": timedelta(seconds=round(made.wall_s))}
+        figures["cost"] = None if made.cost is None else f"{made.cost:.2f}"
     return figures

@@ -10,6 +10,8 @@ from tasks.commands.outcome import printable
 from tasks.commands.view import Grid, View
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tasks.bulk.state import RunState, ShardState
 
 FAILURES_SHOWN: Final = 20
@@ -40,13 +42,17 @@ def record(state: RunState) -> dict[str, Any]:  # JSON
 
 def view_of(state: RunState) -> View:
     """Return a run's state as tables: the run, and the shards that failed."""
-    names = ("job_id", "state", "rows_done", "rows", "rows_rejected", "done", "shards", *Standing)
     seen = record(state)
-    cells = ["-" if seen[name] is None else str(seen[name]) for name in names]
-    grids = [Grid([name.replace("_", " ") for name in names], [cells])]
+    grids = [facts({name: value for name, value in seen.items() if name != "failures"})]
     if failed := state.of(*BAD):
         grids.append(Grid(("shard", "state", "task", "why"), [_row(one) for one in failed[:FAILURES_SHOWN]]))
     return View([seen], grids)
+
+
+def facts(record: Mapping[str, object]) -> Grid:
+    """Return a record as two columns, which fit any terminal; what is not known is left out."""
+    known = [(name.replace("_", " "), str(value)) for name, value in record.items() if value is not None]
+    return Grid(("what", "value"), known)
 
 
 def sentence(state: RunState) -> str:

@@ -97,14 +97,14 @@ def test_a_watched_run_over_every_format_ends_with_its_result(tmp_path: Path) ->
 
     done = ends(0, "classify", "--input", "in/*", "--output", "out", *FIELDS, "--watch")
 
-    answer = dict(zip(*(line.split("\t") for line in done.stdout.splitlines()[:2]), strict=True))
+    answer = dict(line.split("\t") for line in done.stdout.splitlines()[1:5])
     assert (answer["rows"], answer["output"]) == (str(3 * ROWS), str(tmp_path / "out"))
     assert f"of {3 * ROWS} rows" in done.stderr
     assert "finished: 360 rows in 9 parts, 54 rejected" in done.stderr
     labels = pq.read_table(sorted((tmp_path / "out").glob("*.parquet"))).to_pydict()
     assert labels["id"] == texts()["id"] * 3
     assert labels["label"][:ROWS] == labels["label"][ROWS : 2 * ROWS] == labels["label"][2 * ROWS :]
-    for target in (answer["job_id"], "out/", str(tmp_path / "out")):
+    for target in (answer["job id"], "out/", str(tmp_path / "out")):
         seen = record(0, "status", target)
         assert (seen["state"], seen["rows_done"], seen["rows_rejected"]) == ("finished", 3 * ROWS, 54)
     assert record(0, "verify", "out/") == {"output": str(tmp_path / "out"), "problems": [], "notes": []}
