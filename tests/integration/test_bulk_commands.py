@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import csv
 import json
+import re
+import subprocess
+import sys
 import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +18,7 @@ from click.testing import CliRunner, Result
 
 from tasks.cli import main
 from tests.s3_servers import BUCKET, S3Server
+from tests.services import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -78,6 +82,12 @@ def write_inputs(folder: Path) -> None:
     (folder / "c.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
+def new_inputs(folder: Path) -> str:
+    """Write inputs of every format; return a pattern of them."""
+    write_inputs(folder / "in")
+    return str(folder / "in" / "*")
+
+
 def finished_run(folder: Path) -> str:
     """Make a run of three parts."""
     write_inputs(folder)
@@ -110,6 +120,18 @@ def test_a_watched_run_over_every_format_ends_with_its_result(tmp_path: Path) ->
     assert record(0, "verify", "out/") == {"output": str(tmp_path / "out"), "problems": [], "notes": []}
     assert record(0, "resume", "out/")["sent"] == 0
     assert record(0, "cancel", "out/")["task_ids"] == []
+
+
+def test_readers_find_the_result_as_the_page_says(tmp_path: Path) -> None:
+    ends(0, "classify", "--input", new_inputs(tmp_path), "--output", "labels", *FIELDS, "--watch")
+    page = (ROOT / "docs" / "bulk.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+
+    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stderr
+    assert f"\n{3 * ROWS}\n" in done.stdout, "the glob finds every row and no reject"
+    assert done.stdout.count("empty_text") > 0
 
 
 def test_the_same_command_again_does_nothing_twice(tmp_path: Path) -> None:
