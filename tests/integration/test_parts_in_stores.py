@@ -31,18 +31,23 @@ info = store.info(sys.argv[2])
 table = ParquetTable(store.open(info), "part")
 used = threading.Event()
 
-def use(again):
+def use():
+    next(table.texts(["text"], 0, 10))
+    store.list(os.path.dirname(info.uri))
+    used.set()
+
+def use_for_ever():
     while True:
-        next(table.texts(["text"], 0, 10))
-        store.list(os.path.dirname(info.uri))
+        store.open(info).read(1000)
         used.set()
-        if not again:
-            return
 
 if sys.argv[1] == "main":
-    use(again=False)
+    use()
+elif sys.argv[1] == "thread":
+    threading.Thread(target=use).start()
 else:
-    threading.Thread(target=use, args=[sys.argv[1] == "daemon"], daemon=sys.argv[1] == "daemon").start()
+    # Without Arrow: CPython before 3.14 aborts where it ends a daemon thread below C++ (python/cpython#87135).
+    threading.Thread(target=use_for_ever, daemon=True).start()
 used.wait()
 print("used", flush=True)
 """
