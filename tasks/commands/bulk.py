@@ -11,7 +11,6 @@ from tasks.bulk.finaliser import finalise
 from tasks.bulk.layout import manifest_uri
 from tasks.bulk.state import Standing
 from tasks.bulk.stores import Stores
-from tasks.bulk.task import enqueue
 from tasks.bulk.verify import verify as verify_run
 from tasks.commands.bulk_classify import classify
 from tasks.commands.bulk_failures import run_reported
@@ -147,6 +146,8 @@ def verify(*, target: str, as_json: bool) -> None:
 def _send(run: Run, shards: Sequence[int]) -> list[str]:
     if not shards:
         return []
+    from tasks.bulk.task import enqueue  # noqa: PLC0415 - ONNX Runtime comes with it, which only the tasks need
+
     with open_client(run.settings) as app:
         return enqueue(app, run.plan, shards)
 

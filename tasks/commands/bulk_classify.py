@@ -12,7 +12,7 @@ from schemas.bulk import Compression, parse_bulk_classify
 from schemas.messages import Truncation
 from schemas.names import QUEUE_BULK
 from tasks.bulk.layout import normalised
-from tasks.commands import bulk_estimate, view
+from tasks.commands import view
 from tasks.commands.bulk_failures import run_reported
 from tasks.commands.bulk_target import opened, planned
 from tasks.commands.bulk_view import facts
@@ -34,9 +34,16 @@ if TYPE_CHECKING:
 
 POLL_EVERY_S: Final = 0.2
 NOBODY: Final = f"no worker serves the queue {QUEUE_BULK}; start one: batchmill worker --queues {QUEUE_BULK}"
+EXIT_CODES: Final = """\b
+Exit codes:
+  0  planned; with --watch: finished
+  1  the run failed, was called off or is not finished
+  2  wrong usage; nothing was sent
+  3  no broker, no worker or no model, or the store refuses
+"""
 
 
-@click.command()
+@click.command(epilog=EXIT_CODES)
 @click.option(
     "--input", "inputs", multiple=True, required=True, help="File, directory or glob; s3://… or a path. Repeatable."
 )
@@ -78,27 +85,17 @@ def classify(  # noqa: PLR0913 - a flag each
     as_json: bool,
     **fields: Any,  # noqa: ANN401 - the request's own flags
 ) -> None:
-    r"""Label the rows of files: Parquet, CSV or JSONL in, Parquet out.
+    """Label the rows of files: Parquet, CSV or JSONL in, Parquet out.
 
     A worker plans the run and cuts it into shards, which any worker of the queue `bulk` labels. The result stands once
     OUTPUT has manifest.json and _SUCCESS. The same command again finds what is done and does the rest, so a CronJob may
     repeat it.
-
-    \b
-    Exit codes:
-      0  planned; with --watch: finished
-      1  the run failed or is not finished
-      2  wrong usage; nothing was sent
-      3  no broker, no worker, no model, or the store refuses
     """
     request = request_of(fields)
     if only_plan:
         if watch or priority is not None:
             raise click.UsageError("--plan sends nothing: leave --watch and --priority out")
-        settings = load(model=request.model)
-        configure_logs(settings)
-        seen = bulk_estimate.forecast(settings, _unnamed(request), workers or 1, price_per_hour)
-        view.show(lambda: bulk_estimate.view_of(seen), as_json=as_json)
+        _estimate(request, workers or 1, price_per_hour, as_json=as_json)
         return
     if workers is not None or price_per_hour is not None:
         raise click.UsageError("--workers and --price-per-hour go with --plan")
@@ -126,9 +123,14 @@ def _absolute(uri: str) -> str:
     return uri if scheme_of(uri) != "file" else os.path.abspath(local_path(uri))  # noqa: PTH100 - resolves no links
 
 
-def _unnamed(request: BulkClassify) -> BulkClassify:
-    """Return the request for whichever model is loaded here: by name, address or directory."""
-    return request.model_copy(update={"model": None})
+def _estimate(request: BulkClassify, workers: int, price_per_hour: float | None, *, as_json: bool) -> None:
+    from tasks.commands import bulk_estimate  # noqa: PLC0415 - ONNX Runtime is loaded where it is used only
+
+    settings = load(model=request.model)
+    configure_logs(settings)
+    unnamed = request.model_copy(update={"model": None})  # for the model that is loaded here, however it was named
+    seen = bulk_estimate.forecast(settings, unnamed, workers, price_per_hour)
+    view.show(lambda: bulk_estimate.view_of(seen), as_json=as_json)
 
 
 def _send(request: BulkClassify, priority: int | None, timeout_s: float, *, watch: bool, as_json: bool) -> None:

@@ -18,7 +18,7 @@ from click.testing import CliRunner, Result
 
 from tasks.cli import main
 from tests.s3_servers import BUCKET, S3Server
-from tests.services import ROOT
+from tests.services import ROOT, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -161,6 +161,21 @@ def test_a_shard_that_failed_says_why_and_is_resumed_once_it_can_succeed(tmp_pat
     (tmp_path / "gone").rename(source)
     assert "1 shards sent, 0 still wait or run" in ends(0, "resume", output, "--watch").stdout
     ends(0, "verify", output)
+
+
+def test_shards_that_run_are_called_off_and_resumed(tmp_path: Path) -> None:
+    rows = 20_000
+    columns = {"text": [f"my card {row} is lost {row % 13}" for row in range(rows)]}
+    pq.write_table(pa.table(columns), tmp_path / "many.parquet")
+    ends(0, "classify", "--input", "many.parquet", "--output", "out", "--text", "text", "--shard-rows", "10000")
+    wait_until(lambda: record(1, "status", "out/")["running"] > 0, what="a shard runs")
+
+    called_off = record(0, "cancel", "out/")["task_ids"]
+
+    stopped = record(1, "status", "out/", "--watch")
+    assert (stopped["state"], stopped["cancelled"]) == ("cancelled", len(called_off))
+    assert record(0, "resume", "out/", "--watch")["rows_done"] == rows
+    ends(0, "verify", "out/")
 
 
 def test_verify_names_what_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

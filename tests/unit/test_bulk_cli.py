@@ -144,6 +144,11 @@ def test_no_other_command_loads_what_only_bulk_runs_need() -> None:
     assert done.returncode == 0, done.stderr
 
 
+def test_whoever_looks_at_a_run_loads_no_model() -> None:
+    script = "import sys, tasks.commands.bulk; sys.exit('onnxruntime' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", script], cwd=ROOT, check=False).returncode == 0
+
+
 # --plan
 
 
