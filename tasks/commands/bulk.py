@@ -74,8 +74,9 @@ def resume(*, target: str, watch: bool, as_json: bool) -> None:
     """
     with run_of(target) as run:
         verdict = finalise(run.store, run.plan)
-        going = {one.shard for one in run.look().shards if one.is_open} if verdict.missing else set()
-        sent = _send(run, [shard for shard in verdict.missing if shard not in going])
+        state = run.look()
+        going = {one.shard for one in state.shards if one.is_open}
+        sent = _send(run, [shard for shard in verdict.missing if shard not in going | state.done])
         if as_json:
             click.echo(json.dumps({"job_id": run.plan.job_id, "sent": len(sent), "open": len(going)}))
         elif verdict.missing:

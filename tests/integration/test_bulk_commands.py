@@ -219,6 +219,9 @@ def test_only_files_that_no_earlier_run_covers_are_labelled(tmp_path: Path) -> N
 
     assert "finished: 10 rows in 1 parts" in done.stderr
     assert Path(output).exists()
+    since = ("--since-manifest", "second/manifest.json")
+    none = ends(0, "classify", "--input", "first/*.parquet", "--output", "third", *FIELDS, *since, "--watch")
+    assert "finished: 0 rows in 0 parts" in none.stderr
 
 
 def test_a_run_on_s3(seaweed: S3Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
