@@ -22,6 +22,7 @@ COMMANDS: Final = {
     "jobs": "List, show or cancel messages by their task ids.",
     "dead": "List, show, requeue or purge dead letters.",
     "purge": "Delete results, or everything that holds a ticket.",
+    "bulk": "Label whole files: Parquet, CSV or JSONL in, Parquet out.",
     "classify": "Classify a file without a broker.",
     "model": "Build or inspect models.",
     "doctor": "Check broker, model and machine.",
@@ -33,7 +34,7 @@ COMMANDS: Final = {
 EXIT_CODES: Final = """\b
 Exit codes:
   0  all is well
-  1  an item or a job failed, or is not finished
+  1  an item, a job or a bulk run failed, or is not finished
   2  wrong usage
   3  the environment is not fit: broker down, model missing, option out of range
 """

@@ -1,10 +1,12 @@
-"""Classify tickets in one process, without a broker: for edge devices and for debugging."""
+"""Classify in one process, without a broker: for edge devices, for debugging, to measure how fast this machine is."""
 
 from __future__ import annotations
 
 from collections import deque
+from contextlib import contextmanager
 from itertools import islice
 from queue import SimpleQueue
+from threading import Thread
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -12,10 +14,13 @@ from schemas.names import TASK_CLASSIFY
 from tasks.app import load_workload
 from worker.jobs import Job
 from worker.lifecycle import build_engine
+from worker.slots import Slot
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from worker.engine import Engine
+    from worker.lifecycle import Workload
     from worker.settings import Settings
 
 TICKETS_PER_JOB = 256
@@ -26,6 +31,7 @@ class _Ended:
     """Hears of the jobs' ends, for the one thread that waits for them."""
 
     def __init__(self) -> None:
+        self.engine: Engine | None = None  # to stop, for whoever waits at a slot
         self._heard: SimpleQueue[Job | str] = SimpleQueue()
         self._ended: set[Job] = set()
 
@@ -59,6 +65,8 @@ class _Ended:
     def broken(self, reason: str) -> None:
         """Wake the thread that waits, with an error."""
         self._heard.put(reason)
+        if self.engine is not None:
+            Thread(target=self.engine.stop, args=(0.0,), daemon=True).start()  # not from one of its own threads
 
 
 def classify_offline(settings: Settings, tickets: Iterable[Mapping[str, object]], **options: object) -> Iterator[Any]:
@@ -88,6 +96,25 @@ def classify_offline(settings: Settings, tickets: Iterable[Mapping[str, object]]
             if not running:
                 return
             yield from _results(running.popleft(), ended)
+    finally:
+        engine.stop(0.0)
+
+
+@contextmanager
+def offline_slot(settings: Settings) -> Iterator[tuple[Workload, Slot]]:
+    """Load the model and start an engine for a block: what a bulk task has of its worker, without one.
+
+    Inside, a wait for the engine ends in `Draining` should it break.
+
+    Raises:
+        ConfigError: the model is missing.
+    """
+    workload = load_workload(settings)
+    ended = _Ended()
+    ended.engine = engine = build_engine(workload, ended, settings)
+    engine.start()
+    try:
+        yield workload, Slot(engine, "offline", None, suspect=False)
     finally:
         engine.stop(0.0)
 

@@ -137,6 +137,18 @@ class EchoPipeline:
             item.length = len(str(item.source))
             item.key = item.source if self._shared else None
 
+    def spawn(self, item: Item) -> Sequence[Item]:
+        """Make an item of each word, for the lane `words`; `unspawnable` fails, `empty` gives rise to nothing."""
+        if item.source == "unspawnable":
+            raise Panic(item.source)
+        words = [] if item.source == "empty" else str(item.source).split()
+        children = [Item(item.job, index, word, "words", features=word, length=1) for index, word in enumerate(words)]
+        for child in children:
+            if child.source == "unreadable":
+                child.outcome = ItemFailed(ErrorCode.NOT_TEXT, "unreadable")
+        item.outcome = children
+        return children
+
     def complete(self, job: Job) -> dict[str, object]:
         """Return the outcomes in order; an error by its code."""
         return {"outcomes": outcomes(job)}
@@ -160,10 +172,15 @@ class Heard:
         self.events: list[tuple[str, Job]] = []
         self.broken_by: list[str] = []
         self.cancelled: set[Job] = set()
+        self._cancels_all = False
 
     def is_cancelled(self, job: Job) -> bool:
         """Return whether the test has cancelled `job`."""
-        return job in self.cancelled
+        return self._cancels_all or job in self.cancelled
+
+    def cancel_all(self) -> None:
+        """Cancel every job, those to come included."""
+        self._cancels_all = True
 
     def started(self, jobs: Sequence[Job]) -> None:
         """Keep it."""

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import celery
 
-from schemas.names import ENQUEUED_AT_HEADER, QUEUE_CLASSIFY, TASK_CLASSIFY
+from schemas.names import ENQUEUED_AT_HEADER, QUEUE_BULK, QUEUE_CLASSIFY, TASK_BULK_CLASSIFY, TASK_CLASSIFY
 from worker.ops.broker import connect
 from worker.settings import Settings
 
@@ -28,10 +28,19 @@ def open_client(settings: Settings) -> celery.Celery:
 
 def send(app: celery.Celery, message: Mapping[str, object], priority: int | None = None) -> str:
     """Enqueue the keyword arguments of one `classify.tickets`; return its task id."""
+    return _send(app, TASK_CLASSIFY, QUEUE_CLASSIFY, message, priority)
+
+
+def send_bulk(app: celery.Celery, message: Mapping[str, object], priority: int | None = None) -> str:
+    """Enqueue the keyword arguments of one `bulk.classify`; return its task id, which names the run that it plans."""
+    return _send(app, TASK_BULK_CLASSIFY, QUEUE_BULK, message, priority)
+
+
+def _send(app: celery.Celery, task: str, queue: str, message: Mapping[str, object], priority: int | None) -> str:
     sent = app.send_task(
-        TASK_CLASSIFY,
+        task,
         kwargs=dict(message),
-        queue=QUEUE_CLASSIFY,
+        queue=queue,
         headers={ENQUEUED_AT_HEADER: time.time()},
         argsrepr="()",
         kwargsrepr="{}",  # Celery would copy the text into a header

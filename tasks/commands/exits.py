@@ -14,6 +14,12 @@ class Unfit(click.ClickException):
     exit_code = EXIT_UNFIT
 
 
+class Failed(click.ClickException):
+    """What the command is about failed, is not finished or not known; exit code 1."""
+
+    exit_code = EXIT_FAILED
+
+
 def exit_failed() -> NoReturn:
     """End the command with the code for a failed item or job."""
     raise click.exceptions.Exit(EXIT_FAILED)

@@ -7,6 +7,7 @@ import json
 import re
 import signal
 from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
@@ -26,7 +27,6 @@ from worker.ledger import Ledger, Terms
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from celery import Celery
     from celery.result import AsyncResult
@@ -203,6 +203,7 @@ def test_worker_producer_and_operator_do_with_the_rights_on_the_page(
     ):
         first = start("first", max_jobs_in_flight=2)
         produce(app)
+        output = label_a_file(app, tmp_path)
         ask_for_more(f"redis://127.0.0.1:{guarded.port}/0")
         admin.lpush("classify", "no message")
         killing = send(app, "endless", task_id="killing")
@@ -217,7 +218,7 @@ def test_worker_producer_and_operator_do_with_the_rights_on_the_page(
         assert "dead_lettered" in str(killing.get(timeout=WAIT_S, propagate=False))
         assert all(one.get(timeout=WAIT_S) for one in neighbours)
         monkeypatch.setenv("BATCHMILL_BROKER_URL", url_of(guarded, "operator"))
-        operate("killing")
+        operate("killing", output)
         wait_until(lambda: not admin.exists(keys.unacked("classify"), *keys.lists("classify")), what="it has run again")
         assert second.stop() == 0
         assert denied(admin) == []
@@ -243,6 +244,15 @@ def produce(app: Celery) -> None:
     assert "unknown_task" in str(app.send_task("no.such.task", queue="classify").get(timeout=WAIT_S, propagate=False))
 
 
+def label_a_file(app: Celery, folder: Path) -> str:
+    """Let the worker do a bulk run; return its output."""
+    (folder / "in.csv").write_text("text\nmy card\n", encoding="utf-8")
+    asked = {"inputs": [str(folder / "in.csv")], "output": str(folder / "out"), "text": "text"}
+    answer = app.send_task("bulk.classify", kwargs=asked, queue="bulk").get(timeout=WAIT_S)
+    wait_until((folder / "out" / "_SUCCESS").exists, what="the run is finished")
+    return str(answer["output"])
+
+
 def ask_for_more(url: str) -> None:
     """Let the worker do what somebody with every right asks for: answer to `inspect`, complete a chord."""
     with producer(url) as app:
@@ -252,9 +262,14 @@ def ask_for_more(url: str) -> None:
         assert chord([part, part], count)().get(timeout=WAIT_S) == 2
 
 
-def operate(task_id: str) -> None:
+def operate(task_id: str, output: str) -> None:
     """Use every command that looks into the database or mends it."""
+    for path in (*Path(output).glob("*.parquet"), Path(output) / "manifest.json", Path(output) / "_SUCCESS"):
+        path.unlink()
     commands = [
+        ["bulk", "resume", output, "--watch"],
+        ["bulk", "status", output],
+        ["bulk", "cancel", output],
         ["queues"],
         ["jobs", "list"],
         ["jobs", "show", task_id],
@@ -266,5 +281,5 @@ def operate(task_id: str) -> None:
         ["purge", "--results", "nothing"],
         ["purge", "--ticket", "nothing"],
     ]
-    codes = {" ".join(command): CliRunner().invoke(main, command).exit_code for command in commands}
-    assert codes == dict.fromkeys(codes, 0)
+    ended = {" ".join(command): CliRunner().invoke(main, command) for command in commands}
+    assert {command: result.output for command, result in ended.items() if result.exit_code} == {}

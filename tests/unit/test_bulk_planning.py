@@ -132,7 +132,7 @@ def test_row_groups_that_do_not_add_up_are_an_error() -> None:
         pytest.param(ShardPolicy(64.0), 2_048, id="nearly the same speed"),
         pytest.param(ShardPolicy(1_400.0), 65_536, id="a fast model"),
         pytest.param(ShardPolicy(0.001), 64, id="the lower bound"),
-        pytest.param(ShardPolicy(1e9), 1_048_576, id="the upper bound"),
+        pytest.param(ShardPolicy(1e9), 262_144, id="the upper bound"),
         pytest.param(ShardPolicy(0.001, min_rows=1), 1, id="less than a row"),
         pytest.param(ShardPolicy(1_400.0).capped(1_000), 1_000, id="as the request says"),
         pytest.param(ShardPolicy(60.0).capped(1_000_000), 2_048, id="a minute holds all the same"),

@@ -97,6 +97,22 @@ def waiting(client: redis.Redis, queue: str, limit: int) -> list[WaitingJob]:
     return found[:limit]
 
 
+def waiting_ids(client: redis.Redis, queue: str) -> frozenset[str]:
+    """Return the task ids of all messages that wait, in steps that the server does not feel.
+
+    What is taken meanwhile may be missing: look at the job keys afterwards.
+    """
+    found: set[str] = set()
+    for list_key in keys.lists(queue):
+        for portion in _portions(client, list_key, ""):
+            found.update(entry[0].decode(errors="replace") for entry in portion)
+    taken = inboxes(client)  # asked for last: a message goes from its list through an inbox to its worker
+    for list_key in keys.lists(queue):
+        for key in taken.get(list_key, ()):
+            found.update(entry[0].decode(errors="replace") for entry in run(client, "waiting", [key], 0, -1, ""))
+    return frozenset(found)
+
+
 def held(client: redis.Redis, queue: str, limit: int) -> list[HeldJob]:
     """Return up to `limit` messages that workers hold, the longest without a renewal first."""
     seconds, micros = client.time()
@@ -165,11 +181,17 @@ def _locate(
 def _search(client: redis.Redis, queues: Iterable[str], task_id: str) -> Iterator[tuple[WaitingJob, bytes]]:
     for queue in queues:
         for list_key in keys.lists(queue):
-            first = 0
-            while first < client.llen(list_key):  # from the newest on, so that what comes and goes hides nothing
-                for one in run(client, "waiting", [list_key], first, first + AT_ONCE - 1, task_id):
+            for portion in _portions(client, list_key, task_id):
+                for one in portion:
                     yield _waiting(queue, list_key, one), one[-1]
-                first += AT_ONCE
+
+
+def _portions(client: redis.Redis, list_key: str, task_id: str) -> Iterator[list[Any]]:
+    """Look through a list from the newest message on, so that what comes and goes hides nothing."""
+    first = 0
+    while first < client.llen(list_key):
+        yield run(client, "waiting", [list_key], first, first + AT_ONCE - 1, task_id)
+        first += AT_ONCE
 
 
 def _waiting(queue: str, list_key: str, entry: Sequence[Any]) -> WaitingJob:
