@@ -35,10 +35,14 @@ class Marker:
         self._unanswered = 0
         self._asked_s = 0.0  # the first mark that is not answered
         self._looked_s = 0.0
+        self._sent = ""
+        self._sent_s = 0.0
 
     def mark(self, tags: Iterable[str], *, wait: bool) -> None:
         """Note the delivery tags that run next. While Redis is away there is nobody to tell, and nobody to blame."""
         value = " ".join(tags)
+        if value == self._sent and not wait and monotonic() - self._sent_s < LOOK_EVERY_S:
+            return  # a bulk shard runs batch after batch
         for _ in range(ATTEMPTS):
             try:
                 self._send(value, wait=wait)
@@ -57,6 +61,7 @@ class Marker:
         # redis-py's own health check would wait for its answer.
         self._connection.send_command("HSET", keys.RUNNING, self._field, value, check_health=False)
         self._unanswered += 1
+        self._sent, self._sent_s = value, monotonic()
         while wait and self._unanswered:
             self._read()
 
@@ -78,6 +83,7 @@ class Marker:
 
     def _forget(self) -> None:
         self._unanswered = 0
+        self._sent_s = 0.0
         if self._connection is not None:
             self._connection.disconnect()
             self._pool.release(self._connection)

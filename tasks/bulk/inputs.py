@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from worker.storage.tables import Schema
 
 THREADS: Final = 8
+TAIL_BYTES: Final = 64 * 1024
 
 _FORMATS: Final[dict[str, InputFormat]] = {
     ".parquet": "parquet",
@@ -148,6 +149,8 @@ def open_table(store: ObjectStore, file: InputFile) -> Iterator[ParquetTable | C
         scan = None if file.scan is None else Scan(file.rows, tuple(file.scan.columns), tuple(file.scan.marks))
         match file.format:
             case "parquet":
+                content.seek(max(file.size_bytes - TAIL_BYTES, 0))
+                content.read(1)  # so that one request brings what the footer is looked for and read in
                 yield ParquetTable(content, file.uri)
             case "csv":
                 yield CsvTable(content, file.uri, scan)
