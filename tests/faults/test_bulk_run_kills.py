@@ -1,0 +1,53 @@
+"""Workers are killed at the steps that a bulk run comes to once: its plan, its shards' messages, its manifest."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from tests.faults.bulk import Lake, Reference
+from tests.faults.steps import OF_A_RUN, Step
+from tests.faults.trial import FULL_ONLY
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.faults.bulk import BulkTrial
+    from tests.s3_servers import S3Server
+
+KILLS: Final = 20
+pytestmark = pytest.mark.timeout(900)
+
+
+@pytest.fixture(scope="module")
+def lake(seaweed: S3Server, new_reference: Callable[[Lake], Reference]) -> tuple[Lake, Reference]:
+    """Small, for there are many runs; 20 of them have 20,000 rows."""
+    filled = Lake(seaweed, rows=1_000, shard_rows=500).fill()
+    return filled, new_reference(filled)
+
+
+@pytest.mark.fault("bulk-kill-run-steps")
+def test_a_kill_at_every_step_of_a_run_changes_nothing(bulk: BulkTrial) -> None:
+    for step in OF_A_RUN:
+        bulk.traps.arm(step, 1)
+    bulk.start("a", "b")
+
+    bulk.send(planned=False)
+
+    bulk.assert_same_as_without_faults(120)
+    assert {step: bulk.traps.sprung(step) for step in OF_A_RUN} == dict.fromkeys(OF_A_RUN, 1)
+
+
+@FULL_ONLY
+@pytest.mark.fault("bulk-kill-20")
+@pytest.mark.parametrize("step", OF_A_RUN)
+def test_twenty_kills_at_one_step_of_a_run_change_nothing(bulk: BulkTrial, step: Step) -> None:
+    bulk.traps.arm(step, KILLS)
+    bulk.start("a", "b", "c", "d")
+
+    for _ in range(KILLS):
+        bulk.send(planned=step not in (Step.PLAN_UNSENT, Step.PLAN_SENT))
+
+    bulk.assert_same_as_without_faults(300)
+    assert bulk.traps.sprung(step) == KILLS
