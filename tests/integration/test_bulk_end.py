@@ -11,8 +11,11 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
+from tasks.bulk.audit import Trouble
 from tasks.bulk.finaliser import Verdict, finalise, read_manifest
 from tasks.bulk.layout import manifest_uri, success_uri
+from tasks.bulk.stores import Stores
+from tasks.bulk.verify import verify
 from tests.bulk_runs import PLANNED_AT, BulkRun, new_run
 from tests.s3_proxy import Fault, S3Proxy
 from tests.s3_servers import BUCKET, S3Server
@@ -88,3 +91,24 @@ def test_a_finaliser_goes_on_through_a_store_that_throttles_and_breaks_off(run: 
     assert verdict.manifest == read_manifest(run.store, run.output)
     assert [file.uri for file in run.store.list(f"{run.output}/")][-1] == manifest_uri(run.output)
     assert run.store.exists(success_uri(run.output))
+
+
+def test_a_run_on_s3_is_sound_until_a_bit_flips_that_the_store_does_not_tell(run: BulkRun, seaweed: S3Server) -> None:
+    run.finish_all(rejected=2)
+    finalise(run.store, run.plan)
+    stores = Stores(lambda _: run.store)
+    assert verify(stores, run.output).problems == ()
+    content, sha256 = bytearray(run.store.get_bytes(run.part(1))), run.store.sha256(run.part(1))
+    content[len(content) // 3] ^= 1
+    client = seaweed.client()
+    key = run.part(1).removeprefix(f"s3://{BUCKET}/")
+    client.put_object(Bucket=BUCKET, Key=key, Body=bytes(content), Metadata={"sha256": sha256})
+    client.close()
+
+    problems = verify(stores, run.output).problems
+
+    assert run.store.sha256(run.part(1)) == sha256
+    assert [(problem.trouble, problem.uri) for problem in problems] == [
+        (Trouble.SHA256, run.part(1)),
+        (Trouble.UNREADABLE, run.part(1)),
+    ]
