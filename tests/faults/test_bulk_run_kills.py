@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tests.s3_servers import S3Server
 
 KILLS: Final = 20
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [FULL_ONLY, pytest.mark.timeout(900)]
 
 
 @pytest.fixture(scope="module")
@@ -27,19 +27,6 @@ def lake(seaweed: S3Server, new_reference: Callable[[Lake], Reference]) -> tuple
     return filled, new_reference(filled)
 
 
-@pytest.mark.fault("bulk-kill-run-steps")
-def test_a_kill_at_every_step_of_a_run_changes_nothing(bulk: BulkTrial) -> None:
-    for step in OF_A_RUN:
-        bulk.traps.arm(step, 1)
-    bulk.start("a", "b")
-
-    bulk.send(planned=False)
-
-    bulk.assert_same_as_without_faults(120)
-    assert {step: bulk.traps.sprung(step) for step in OF_A_RUN} == dict.fromkeys(OF_A_RUN, 1)
-
-
-@FULL_ONLY
 @pytest.mark.fault("bulk-kill-20")
 @pytest.mark.parametrize("step", OF_A_RUN)
 def test_twenty_kills_at_one_step_of_a_run_change_nothing(bulk: BulkTrial, step: Step) -> None:
