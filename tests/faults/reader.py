@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import io
 import threading
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -44,7 +44,7 @@ class Reader:
         self.seen: dict[str, str] = {}
         self.violations: list[str] = []
 
-    def __enter__(self) -> Reader:
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 

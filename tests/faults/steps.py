@@ -171,5 +171,5 @@ def _watch_part(traps: Traps, event: str, arguments: tuple[object, ...]) -> None
     """Die when a part is begun on the worker's disk, or just before it gets its name there."""
     if event in ("open", "os.rename") and str(arguments[0]).endswith("part.parquet.partial"):
         step = Step.PART_WRITTEN if event == "os.rename" else Step.PART_BEGUN
-        if step is Step.PART_WRITTEN or arguments[1] == "wb":  # not as it is read back
+        if step is Step.PART_WRITTEN or "w" in str(arguments[1]):  # not as it is read back
             traps.spring(step, uuid.uuid4().hex)

@@ -74,7 +74,7 @@ def test_what_the_network_does_to_a_request_changes_nothing(
 
 @pytest.mark.fault("bulk-s3-flip-range")
 def test_a_bit_that_flips_in_a_range_is_noticed_and_read_again(bulk: BulkTrial, proxy: S3Proxy) -> None:
-    proxy.share(Fault.FLIP_ANSWER, 0.2, of=is_of_a_range)
+    proxy.share(Fault.FLIP_ANSWER, 0.05, of=is_of_a_range)
     start_behind(bulk, proxy, "a", "b")
 
     bulk.send()
