@@ -70,6 +70,15 @@ class PartRecord(BaseModel):
     shard: int = Field(ge=0, description="The index of its shard in that plan.")
     model: ModelInfo = Field(description="What made it.")
     tally: Tally = Field(description="The counts over its rows.")
+    rejects_sha256: Sha256 | None = Field(
+        default=None, description="The SHA-256 of the file that lists its rows with an error; null: it has none."
+    )
+
+    @model_validator(mode="after")
+    def _lists_what_it_rejects(self) -> Self:
+        if (self.rejects_sha256 is None) != (self.tally.rejected == 0):
+            raise contradiction("inconsistent_manifest", "a part has rejects where rows have an error, and only there")
+        return self
 
 
 class Part(BaseModel):

@@ -91,10 +91,9 @@ def create_app(settings: Settings) -> BatchApp:
     }
     app.register_task(ClassifyTickets())
     if QUEUE_BULK in settings.queues:
-        from tasks.bulk.task import BulkClassifyTask, BulkShardTask  # noqa: PLC0415 - pyarrow is 50 MB, boto3 10
+        from tasks.bulk import task as bulk  # noqa: PLC0415 - pyarrow takes 50 MB
 
-        app.register_task(BulkClassifyTask())
-        app.register_task(BulkShardTask())
+        bulk.register(app)
     return app
 
 

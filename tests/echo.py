@@ -160,10 +160,15 @@ class Heard:
         self.events: list[tuple[str, Job]] = []
         self.broken_by: list[str] = []
         self.cancelled: set[Job] = set()
+        self._cancels_all = False
 
     def is_cancelled(self, job: Job) -> bool:
         """Return whether the test has cancelled `job`."""
-        return job in self.cancelled
+        return self._cancels_all or job in self.cancelled
+
+    def cancel_all(self) -> None:
+        """Cancel every job, those to come included."""
+        self._cancels_all = True
 
     def started(self, jobs: Sequence[Job]) -> None:
         """Keep it."""

@@ -20,6 +20,7 @@ class Kept:
 
     Attributes:
         lost: what it was told to be lost.
+        deaths: one for each time that it was told of dead letters.
         revoked: what Celery has heard.
     """
 
@@ -28,9 +29,17 @@ class Kept:
         self.ledger = Ledger(client, incarnation, [QUEUE], terms)
         self.custody = Custody(self.ledger)
         self.lost: list[set[str]] = []
+        self.deaths: list[None] = []
         self.revoked: set[str] = set()
         self.rate = 12.345
-        self.keeper = Keeper(self.custody, terms, self.lost.append, lambda: self.revoked, lambda: self.rate)
+        self.keeper = Keeper(
+            self.custody,
+            terms,
+            on_lost=self.lost.append,
+            on_dead=lambda: self.deaths.append(None),
+            revoked=lambda: self.revoked,
+            rate=lambda: self.rate,
+        )
 
     def take(self, messages: int = 100) -> None:
         """Hold what waits."""

@@ -1,4 +1,4 @@
-"""A real S3 server, SeaweedFS, on ports of its own. It ends by SIGKILL: SIGTERM takes it five seconds."""
+"""Real S3 servers on ports of their own: what they share, and SeaweedFS. They end by SIGKILL: SIGTERM takes seconds."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
@@ -26,8 +27,8 @@ _PARTS: Final = ("master", "volume", "filer", "s3", "admin")
 _OFF: Final = ("s3.port.iceberg=0", "s3.port.lance=0", "webdav=false", "admin.ui=false", "master.telemetry=false")
 
 
-class S3Server:
-    """One server with an empty bucket, `BUCKET`. `start` and `kill` may alternate; the data stay.
+class StoreServer(ABC):
+    """One server with an empty bucket, `BUCKET`; leaving its context kills it.
 
     Args:
         directory: keeps its data and its log.
@@ -37,7 +38,7 @@ class S3Server:
         self.port = free_port()
         self.endpoint = f"http://127.0.0.1:{self.port}"
         self._directory = directory
-        self._process: subprocess.Popen[bytes] | None = None
+        self._processes: list[subprocess.Popen[bytes]] = []
 
     def __enter__(self) -> Self:
         return self.start()
@@ -45,29 +46,27 @@ class S3Server:
     def __exit__(self, *_: object) -> None:
         self.kill()
 
+    @property
+    def pids(self) -> list[int]:
+        """Its processes."""
+        return [process.pid for process in self._processes]
+
     def start(self) -> Self:
         """Start it and wait until it has the bucket."""
-        ports = {part: self.port if part == "s3" else free_port() for part in _PARTS}
-        options = [f"{part}.port={port}" for part, port in ports.items()]
-        options += [f"{part}.port.grpc={free_port()}" for part in _PARTS]
-        options += [f"dir={self._directory}", "ip=127.0.0.1", "ip.bind=127.0.0.1", "s3.autoCreateBucket=false", *_OFF]
-        keys = {"AWS_ACCESS_KEY_ID": ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": SECRET_KEY, "GOMEMLIMIT": "400MiB"}
-        with (self._directory / "server.log").open("ab") as log:
-            self._process = subprocess.Popen(
-                [_binary(), "mini", *(f"-{option}" for option in options)],
-                env=os.environ | keys,
-                stdout=log,
-                stderr=log,
-            )
-        wait_until(self._has_bucket, START_TIMEOUT_S, "the S3 server takes a bucket")
+        try:
+            self._launch()
+            wait_until(self._has_bucket, START_TIMEOUT_S, "the S3 server takes a bucket")
+        except BaseException:
+            self.kill()
+            raise
         return self
 
     def kill(self) -> None:
         """End it as `kill -9` does."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            self._process = None
+        while self._processes:
+            process = self._processes.pop()
+            process.kill()
+            process.wait()
 
     def environment(self, endpoint: str | None = None) -> dict[str, str]:
         """Return the variables by which boto3 finds it, or finds what stands before it at `endpoint`."""
@@ -89,9 +88,20 @@ class S3Server:
             config=Config(retries={"total_max_attempts": 1}, connect_timeout=2, read_timeout=5),
         )
 
+    @abstractmethod
+    def _launch(self) -> None:
+        """Start its processes by `_spawn`."""
+
+    def _spawn(self, command: list[str], variables: dict[str, str]) -> None:
+        with self._log.open("ab") as log:
+            self._processes.append(subprocess.Popen(command, env=os.environ | variables, stdout=log, stderr=log))
+
+    @property
+    def _log(self) -> Path:
+        return self._directory / "server.log"
+
     def _has_bucket(self) -> bool:
-        assert self._process is not None
-        assert self._process.poll() is None, (self._directory / "server.log").read_text(errors="replace")[-2000:]
+        assert all(process.poll() is None for process in self._processes), self._log.read_text(errors="replace")[-2000:]
         client = self.client()
         try:
             if BUCKET not in {bucket["Name"] for bucket in client.list_buckets()["Buckets"]}:
@@ -101,6 +111,18 @@ class S3Server:
         finally:
             client.close()
         return True
+
+
+class S3Server(StoreServer):
+    """SeaweedFS. `start` and `kill` may alternate; the data stay."""
+
+    def _launch(self) -> None:
+        ports = {part: self.port if part == "s3" else free_port() for part in _PARTS}
+        options = [f"{part}.port={port}" for part, port in ports.items()]
+        options += [f"{part}.port.grpc={free_port()}" for part in _PARTS]
+        options += [f"dir={self._directory}", "ip=127.0.0.1", "ip.bind=127.0.0.1", "s3.autoCreateBucket=false", *_OFF]
+        keys = {"AWS_ACCESS_KEY_ID": ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": SECRET_KEY, "GOMEMLIMIT": "400MiB"}
+        self._spawn([_binary(), "mini", *(f"-{option}" for option in options)], keys)
 
 
 def _binary() -> str:

@@ -38,15 +38,18 @@ class Keeper:
         custody: what this worker holds.
         terms: how long things last.
         on_lost: told, from this thread, the tags whose claims others have taken.
+        on_dead: told, from this thread, that messages went to the dead letters.
         revoked: the task ids that Celery has heard a revoke for.
         rate: items a second that this worker gets done when busy.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what it tells and asks, one each
         self,
         custody: Custody,
         terms: Terms,
+        *,
         on_lost: Callable[[set[str]], None],
+        on_dead: Callable[[], None],
         revoked: Callable[[], Collection[str]],
         rate: Callable[[], float],
     ) -> None:
@@ -54,6 +57,7 @@ class Keeper:
         self._client = custody.ledger.client
         self._terms = terms
         self._on_lost = on_lost
+        self._on_dead = on_dead
         self._revoked = revoked
         self._rate = rate
         self._noted_rate = ""
@@ -106,6 +110,8 @@ class Keeper:
         tidied = self._custody.ledger.tidy()
         if swept.given_back or swept.dead_lettered or tidied:
             log.warning("sweep.found", **swept._asdict(), from_inboxes=tidied)
+        if swept.dead_lettered:
+            self._on_dead()
 
     def _persist_revokes(self) -> None:
         """Write down the revokes that Celery broadcast, so that they outlive this worker."""

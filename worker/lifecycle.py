@@ -55,9 +55,11 @@ class BatchApp(Celery):  # type: ignore[misc] # celery has no types
 
     Attributes:
         workload: what it serves, once the engine has been built.
+        on_dead_letters: called, on a thread that may block, after messages went to the dead letters.
     """
 
     workload: Workload
+    on_dead_letters: Callable[[], None]
 
     task_cls = "worker.task:PrivateTask"
 
@@ -74,6 +76,7 @@ class BatchApp(Celery):  # type: ignore[misc] # celery has no types
         self.settings = settings
         self.load = load
         self.slots = slots or {}
+        self.on_dead_letters = _nothing
         self.terms = Terms(
             lease_s=settings.lease_s, result_ttl_s=settings.result_ttl_s, max_crashes=settings.max_crashes
         )
@@ -140,3 +143,7 @@ def _calibrated(model: Model, policy: BatchPolicy) -> BatchPolicy:
         wall_s=round(calibration.wall_s, 3),
     )
     return replace(policy, call_cost_tokens=calibration.call_cost_tokens)
+
+
+def _nothing() -> None:
+    """Dead letters mean nothing to most applications."""

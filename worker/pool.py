@@ -12,6 +12,7 @@ import gc
 import os
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
 from itertools import chain
@@ -80,7 +81,14 @@ class BatchPool(BasePool):  # type: ignore[misc] # celery has no types
         self._stock_runs: set[Future[None]] = set()
         self._stock = ThreadPoolExecutor(STOCK_THREADS, thread_name_prefix="stock")
         self._slots = {queue: ThreadPoolExecutor(count, queue) for queue, count in app.slots.items()}
-        self._keeper = Keeper(app.custody, app.terms, self._lost, lambda: list(state.revoked), self._engine.items_per_s)
+        self._keeper = Keeper(
+            app.custody,
+            app.terms,
+            on_lost=self._lost,
+            on_dead=self._look_after_the_dead,
+            revoked=lambda: list(state.revoked),
+            rate=self._engine.items_per_s,
+        )
         spare_garbage_collection()
         self._finisher.start()
         self._engine.start()
@@ -233,6 +241,11 @@ class BatchPool(BasePool):  # type: ignore[misc] # celery has no types
             job = self._held.pop(tag, None)
             if job is not None and self._engine.drop(job):
                 self._callbacks.post(state.task_ready, job.context)
+
+    def _look_after_the_dead(self) -> None:
+        """Let the application see what dead letters mean to it, on a thread that may block."""
+        with suppress(RuntimeError):  # the worker stops
+            self._stock.submit(self.app.on_dead_letters)
 
     def _release(self, request: Any) -> None:  # noqa: ANN401 - Celery's request
         job = self._held.pop(request.message.delivery_tag, None)

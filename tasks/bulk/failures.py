@@ -15,6 +15,7 @@ from worker.errors import (
     BatchmillError,
     BatchTimeout,
     BrokenPart,
+    Cancelled,
     ColumnError,
     ConfigError,
     Draining,
@@ -63,6 +64,7 @@ CODES: Final[Mapping[type[BatchmillError], ErrorCode]] = {
     BatchTimeout: ErrorCode.INTERNAL,
     ItemFailed: ErrorCode.INTERNAL,  # of one row: its part says so, and the run goes on
     Draining: ErrorCode.INTERNAL,
+    Cancelled: ErrorCode.INTERNAL,
     NotBatched: ErrorCode.INTERNAL,
 }
 """What each failure is in the contract, for a run that ends by it."""

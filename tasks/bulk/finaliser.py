@@ -127,7 +127,6 @@ def _manifest(
     output, key = normalised(plan.request.output), plan_key(plan)
     with ThreadPoolExecutor(READERS) as pool:
         stored = list(pool.map(lambda shard: _stored(store, found[shard], plan, key, shard), range(len(found))))
-        rejects = list(pool.map(lambda info: _file(store, info, read_part(store, info)), _rejects(store, plan, stored)))
     totals = merge(record.tally for _, record in stored)
     return BulkManifest(
         job_id=plan.job_id,
@@ -138,7 +137,7 @@ def _manifest(
         finished_at=max(now(), plan.planned_at),  # the planner's clock may be ahead of this one
         models=list(dict.fromkeys(record.model for _, record in stored)),
         parts=[part for part, _ in stored],
-        rejects=rejects,
+        rejects=_rejects(store, plan, stored),
         totals=totals,
         label_shares=label_shares(totals),
         rejection_rate=rejection_rate(totals),
@@ -165,22 +164,22 @@ def _file(store: ObjectStore, info: ObjectInfo, read: StoredPart) -> Part:
     return Part(uri=info.uri, rows=read.rows, size_bytes=info.size_bytes, sha256=store.sha256(info.uri))
 
 
-def _rejects(store: ObjectStore, plan: BulkPlan, stored: Sequence[tuple[Part, PartRecord]]) -> list[ObjectInfo]:
+def _rejects(store: ObjectStore, plan: BulkPlan, stored: Sequence[tuple[Part, PartRecord]]) -> list[Part]:
     """Find the rejects of every part that has some."""
     output = normalised(plan.request.output)
-    parts = {
-        rejects_uri(output, name): part
+    wanted = {
+        rejects_uri(output, name, sha256): (part, record.tally.rejected, sha256)
         for name, (part, record) in zip(part_names(plan), stored, strict=True)
-        if record.tally.rejected
+        if (sha256 := record.rejects_sha256) is not None
     }
-    if not parts:
+    if not wanted:
         return []
-    found = {info.uri: info for info in store.list(f"{next(iter(parts)).rpartition('/')[0]}/")}
-    for uri, part in parts.items():
+    found = {info.uri: info.size_bytes for info in store.list(f"{next(iter(wanted)).rpartition('/')[0]}/")}
+    for uri, (part, _, _) in wanted.items():
         if uri not in found:
             text = f"{uri}: the rejects of a part are gone; delete {part.uri} as well, then resume the run"
             raise MessageError(ErrorCode.OBJECT_NOT_FOUND, text)
-    return [found[uri] for uri in parts]
+    return [Part(uri=uri, rows=rows, size_bytes=found[uri], sha256=sha256) for uri, (_, rows, sha256) in wanted.items()]
 
 
 def _differing(store: ObjectStore, output: str) -> set[str]:

@@ -18,6 +18,7 @@ from tasks.bulk.columns import text_columns
 from tasks.bulk.tally import tally_rows
 from tasks.classify.pipeline import checked, joined, labels_of
 from worker.errors import ItemFailed
+from worker.isolation import isolate
 from worker.jobs import Item
 from worker.planner import BatchPolicy, cut
 
@@ -174,15 +175,21 @@ class Labeller:
         """Return an item for each row that has a text; note what is wrong with the others."""
         texts = row_texts(window, self._request)
         first = labelled.make_room(len(texts))
-        items, readable = [], []
+        readable = []
         for row, text in enumerate(texts, first):
             if isinstance(text, ItemFailed):
                 labelled.errors[row] = text.code
             else:
-                items.append(Item(job, row, None, self._model.name))
-                readable.append(text)
-        self._pipeline.encode(self._model.name, items, readable, self._request.truncation)
-        return items
+                readable.append((Item(job, row, None, self._model.name), text))
+        for (item, _), outcome in zip(readable, isolate(readable, self._encoded), strict=True):
+            if isinstance(outcome, ItemFailed):
+                item.outcome = outcome
+        return [item for item, _ in readable]
+
+    def _encoded(self, rows: Sequence[tuple[Item, str]]) -> Sequence[object]:
+        items, texts = [item for item, _ in rows], [text for _, text in rows]
+        self._pipeline.encode(self._model.name, items, texts, self._request.truncation)
+        return rows
 
     def _distinct(self, items: Sequence[Item], labelled: Labelled, first_rows: dict[bytes, int]) -> list[Item]:
         """Return the items that are to run; note the tokens of all, and whose result a repeated one takes."""

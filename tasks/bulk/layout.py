@@ -3,7 +3,7 @@
     OUTPUT/_batchmill/plan.json                           the plan
     OUTPUT/_batchmill/differs/000003-1f0c9a521f0c9a52     shard 3 was made again, with other bytes
     OUTPUT/[dt=2026-01-01/]part-000003-….parquet          the parts; `tasks.bulk.parts` names them
-    OUTPUT/_rejects/part-000003-….rejects                 the rows of a part that have an error, as Parquet
+    OUTPUT/_rejects/part-000003-…-1f0c9a52….rejects       the rows of a part that have an error, as Parquet
     OUTPUT/manifest.json, OUTPUT/_SUCCESS                 the result is complete
 
 Readers skip names that begin with `_`, and a glob over `*.parquet` finds the parts alone. Every function takes the
@@ -20,6 +20,7 @@ from schemas.bulk_manifest import MANIFEST_FILE, SUCCESS_FILE
 from schemas.bulk_plan import PLAN_FILE
 from worker.storage.errors import BadLocation
 from worker.storage.objects import local_path, scheme_of, split_s3
+from worker.storage.patterns import Pattern
 
 _OWN: Final = "_batchmill"
 _REJECTS: Final = "_rejects"
@@ -32,8 +33,10 @@ def normalised(uri: str) -> str:
     """Return a prefix as every worker means it: without a slash at the end, and a path absolute and without `file://`.
 
     Raises:
-        BadLocation: nothing here reads this kind of URI.
+        BadLocation: nothing here reads this kind of URI, or it has wildcards.
     """
+    if Pattern(uri).is_glob:
+        raise BadLocation(uri, "an output has no wildcards; give a prefix or a directory")
     match scheme_of(uri):
         case "s3":
             bucket, key = split_s3(uri)
@@ -64,9 +67,14 @@ def part_uri(output: str, name: str) -> str:
     return _below(output, name)
 
 
-def rejects_uri(output: str, part_name: str) -> str:
-    """Return where the rejected rows of a part are: in one folder, whatever partition the part is in."""
-    return _below(output, f"{_REJECTS}/{part_name.rpartition('/')[2].removesuffix('.parquet')}.rejects")
+def rejects_prefix(output: str, part_name: str) -> str:
+    """Return what the URI of a part's rejects begins with: in one folder, whatever partition the part is in."""
+    return _below(output, f"{_REJECTS}/{part_name.rpartition('/')[2].removesuffix('.parquet')}-")
+
+
+def rejects_uri(output: str, part_name: str, sha256: str) -> str:
+    """Return where the rejected rows of a part are: those of the part that stands, not of one that came too late."""
+    return f"{rejects_prefix(output, part_name)}{sha256[:_SHA_DIGITS]}.rejects"
 
 
 def differs_prefix(output: str) -> str:

@@ -50,6 +50,9 @@ class ShardRunner:
         slot: the message's share of the engine.
         plan: the run's.
         shard: the index in its list of shards.
+
+    Raises:
+        MessageError: the plan has no such shard.
     """
 
     def __init__(self, stores: Stores, workload: Workload, slot: Slot, plan: BulkPlan, shard: int) -> None:
@@ -59,7 +62,11 @@ class ShardRunner:
         self._shard = shard
         self._model = lane_of(workload, plan.request.model)
         self._pipeline: ClassifyPipeline = workload.pipelines[TASK_CLASSIFY]  # type: ignore[assignment] # its own task's
-        self._name = part_names(plan)[shard]
+        names = part_names(plan)
+        if shard >= len(names):
+            text = f"the plan of run {plan.job_id} has no shard {shard}; send the bulk.classify again"
+            raise MessageError(ErrorCode.PLAN_MISSING, text)
+        self._name = names[shard]
         self._uri = part_uri(plan.request.output, self._name)
 
     def run(self) -> None:
@@ -85,21 +92,23 @@ class ShardRunner:
     def _make(self, directory: Path, span: Span) -> None:
         labeller = Labeller(self._slot, self._pipeline, self._model, self._plan.request, self._plan.limits)
         labelled = labeller.label(span)
+        tally = labelled.tally()
         record = PartRecord(
             plan_key=plan_key(self._plan),
             shard=self._shard,
             model=ModelInfo.model_validate(self._model.info),
-            tally=labelled.tally(),
+            tally=tally,
+            # Before the part: once that is there, nobody comes back.
+            rejects_sha256=self._create_rejects(directory / REJECTS_FILE, span, labelled) if tally.rejected else None,
         )
-        if record.tally.rejected:  # first: once the part is there, nobody comes back
-            self._create_rejects(directory / REJECTS_FILE, span, labelled, record)
         self._create_part(directory / PART_FILE, span, labelled, record)
 
-    def _create_rejects(self, path: Path, span: Span, labelled: Labelled, record: PartRecord) -> None:
+    def _create_rejects(self, path: Path, span: Span, labelled: Labelled) -> str:
         with self._slot.working(self._slot.job(self._pipeline)):
-            rejects = write_rejects(path, span, labelled.errors, rejects_schema(self._plan, part_metadata(record)))
-        uri = rejects_uri(self._plan.request.output, self._name)
+            rejects = write_rejects(path, span, labelled.errors, rejects_schema(self._plan))
+        uri = rejects_uri(self._plan.request.output, self._name, rejects.sha256)
         self._stores.of(uri).create(uri, path, rejects.sha256)
+        return rejects.sha256
 
     def _create_part(self, path: Path, span: Span, labelled: Labelled, record: PartRecord) -> None:
         form = part_schema(self._plan, part_metadata(record))
@@ -108,9 +117,8 @@ class ShardRunner:
             part = write_part(path, span, results, form)
         store = self._stores.of(self._uri)
         created = store.create(self._uri, path, part.sha256)
-        log.info(
-            "shard.created" if created.is_new else "shard.found", shard=self._shard, part=self._uri, rows=part.rows
-        )
+        event = "shard.created" if created.is_new else "shard.found"
+        log.info(event, shard=self._shard, part=self._uri, rows=part.rows)
         if not created.is_new and created.sha256 != part.sha256:
             store.put_bytes(differs_uri(self._plan.request.output, self._shard, part.sha256), b"", only_new=True)
             log.warning("shard.differs", shard=self._shard, part=self._uri)

@@ -26,6 +26,7 @@ from schemas.names import (
     TASK_BULK_SHARD,
     TASK_CLASSIFY,
 )
+from tasks.bulk.afterwards import finalise_runs_of_dead_shards
 from tasks.bulk.attempts import open_attempts
 from tasks.bulk.coordinator import load_plan, plan_run, publish_plan
 from tasks.bulk.failures import is_doubtful, is_transient, refusal
@@ -37,6 +38,7 @@ from tasks.bulk.shard import ShardRunner, lane_of, planned_model
 from tasks.bulk.stores import Stores
 from tasks.classify.pipeline import check_options
 from worker.errors import BatchmillError, Cancelled, Draining, NotBatched
+from worker.isolation import message_failure
 from worker.ops.ends import ended
 from worker.slots import occupied
 from worker.storage.labelling import Span
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
     from schemas.bulk import BulkClassify
     from schemas.bulk_plan import BulkPlan
     from tasks.classify.model import TicketClassifier
+    from worker.lifecycle import BatchApp
     from worker.slots import Slot
     from worker.storage.tables import Table
 
@@ -61,15 +64,19 @@ LAST_RETRY_S: Final = 60.0
 
 
 class BulkTask(PrivateTask):
-    """What the two have in common: the stores, and what a failure means."""
+    """What the two have in common: the stores, and what a failure means.
+
+    Args:
+        stores: of inputs and outputs.
+    """
 
     abstract = True
     acks_late = True
     throws = (MessageError,)
     max_retries = RETRIES
 
-    def __init__(self) -> None:
-        self.stores = Stores()
+    def __init__(self, stores: Stores) -> None:
+        self.stores = stores
 
     @contextmanager
     def ending(self) -> Iterator[None]:
@@ -79,7 +86,7 @@ class BulkTask(PrivateTask):
             Reject: the worker is stopping; the message goes back to the front of the queue.
             Ignore: the message was called off, and is recorded as revoked.
             Retry: it may succeed later.
-            MessageError: it will not.
+            MessageError: it will not; what nobody foresaw is named by its type, for its text may quote a row.
         """
         try:
             yield
@@ -95,6 +102,9 @@ class BulkTask(PrivateTask):
             wait_s = min(FIRST_RETRY_S * 2**self.request.retries, LAST_RETRY_S)
             log.warning("bulk.retrying", task=self.name, error=type(exc).__name__, wait_s=wait_s)
             raise self.retry(countdown=wait_s, exc=failed) from exc
+        except Exception as exc:
+            log.exception("bulk.broken", task=self.name)
+            raise message_failure(exc) from None
 
     def slot(self) -> Slot:
         """Return this message's share of the engine.
@@ -165,6 +175,14 @@ class BulkShardTask(BulkTask):
             finally:
                 finalise(self.stores.of(plan.request.output), plan)
             return {"shard": request.shard}
+
+
+def register(app: BatchApp) -> None:
+    """Let an application serve bulk runs."""
+    stores = Stores()
+    app.register_task(BulkClassifyTask(stores))
+    app.register_task(BulkShardTask(stores))
+    app.on_dead_letters = lambda: finalise_runs_of_dead_shards(app.backend.client, stores)
 
 
 def enqueue(app: Any, plan: BulkPlan, shards: Sequence[int]) -> list[str]:  # noqa: ANN401 - any Celery application

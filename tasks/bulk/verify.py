@@ -18,7 +18,16 @@ from tasks.bulk.audit import Audited, Finding, Trouble, audit_part, audit_reject
 from tasks.bulk.columns import part_schema
 from tasks.bulk.coordinator import load_plan
 from tasks.bulk.finaliser import read_manifest
-from tasks.bulk.layout import is_of_a_run, manifest_uri, normalised, part_uri, plan_uri, rejects_uri, success_uri
+from tasks.bulk.layout import (
+    is_of_a_run,
+    manifest_uri,
+    normalised,
+    part_uri,
+    plan_uri,
+    rejects_prefix,
+    rejects_uri,
+    success_uri,
+)
 from tasks.bulk.parts import part_names
 from tasks.bulk.tally import label_shares, merge, rejection_rate
 from worker.storage.errors import NotFound, StorageError
@@ -78,7 +87,7 @@ def verify(stores: Stores, output: str) -> Verified:
         rejects = list(pool.map(lambda kept: _rejects_of(store, plan, *kept), _kept_rejects(manifest, plan, parts)))
     problems = (
         *_of_manifest(store, manifest, plan, output),
-        *_foreign_rejects(manifest, plan),
+        *_foreign_rejects(manifest, parts, plan),
         *(finding for audited in (*parts, *rejects) for finding in audited.findings),
         *_of_totals(manifest, parts, output),
     )
@@ -126,12 +135,18 @@ def _kept_rejects(
     manifest: BulkManifest, plan: BulkPlan, parts: Sequence[Audited]
 ) -> Iterator[tuple[str, Part | None, dict[ErrorCode, int] | None]]:
     """Yield of each part that has rejects, or should have: their address, their entry, its errors if it has a count."""
-    entries = {file.uri: file for file in manifest.rejects}
-    for name, audited in zip(part_names(plan), parts, strict=True):
-        uri = rejects_uri(plan.request.output, name)
-        errors = None if audited.counted is None else audited.counted.errors
-        if errors or uri in entries:
-            yield uri, entries.get(uri), errors
+    for shard, (name, audited) in enumerate(zip(part_names(plan), parts, strict=True)):
+        entries = {file.uri: file for file in _rejects_named_like(name, manifest, plan)}
+        record = audited.record
+        sha256 = record.rejects_sha256 if record is not None and record.shard == shard else None
+        uri = next(iter(entries), None) if sha256 is None else rejects_uri(plan.request.output, name, sha256)
+        if uri is not None:
+            yield uri, entries.get(uri), None if audited.counted is None else audited.counted.errors
+
+
+def _rejects_named_like(part_name: str, manifest: BulkManifest, plan: BulkPlan) -> list[Part]:
+    prefix = rejects_prefix(plan.request.output, part_name)
+    return [file for file in manifest.rejects if file.uri.startswith(prefix)]
 
 
 def _rejects_of(
@@ -143,10 +158,10 @@ def _rejects_of(
     return audit_rejects(store, file, plan, errors)
 
 
-def _foreign_rejects(manifest: BulkManifest, plan: BulkPlan) -> Iterator[Finding]:
-    ours = {rejects_uri(plan.request.output, name) for name in part_names(plan)}
+def _foreign_rejects(manifest: BulkManifest, parts: Sequence[Audited], plan: BulkPlan) -> Iterator[Finding]:
+    kept = {uri for uri, _, _ in _kept_rejects(manifest, plan, parts)}
     for file in manifest.rejects:
-        if file.uri not in ours:
+        if file.uri not in kept:
             yield Finding(Trouble.REJECTS, file.uri, "the manifest has it, and it belongs to no part")
 
 

@@ -1,7 +1,9 @@
 """`batchmill worker`: one Celery worker process with the batch pool."""
 
+import os
 import signal
 import sys
+import threading
 import time
 from typing import Final, NoReturn
 
@@ -21,6 +23,7 @@ from worker.pool import EXIT_BROKEN
 from worker.settings import Settings, load
 
 RETRY_EVERY_S: Final = 2.0
+LEAVE_S: Final = 2.0
 
 log = structlog.get_logger(__name__)
 
@@ -48,7 +51,7 @@ def worker(*, task_events: bool, **flags: object) -> None:
     workload = app.load(settings)  # here, where a missing model still ends in one line and exit code 3
     app.load = lambda _: workload
     wait_for_broker(settings)
-    sys.exit(run(app, task_events=task_events))
+    leave(run(app, task_events=task_events))
 
 
 def wait_for_broker(settings: Settings) -> None:
@@ -68,6 +71,21 @@ def wait_for_broker(settings: Settings) -> None:
 def _leave(*_: object) -> NoReturn:
     """End at SIGTERM while nothing is in hand; as process 1 of a container Python would ignore it."""
     sys.exit(0)
+
+
+def leave(code: int) -> NoReturn:
+    """End the process. What a thread still waits for, a store that does not answer, say, is not waited for."""
+    mine = threading.current_thread()
+    others = [thread for thread in threading.enumerate() if thread is not mine and not thread.daemon]
+    for thread in others:
+        thread.join(LEAVE_S / len(others))
+    left = [thread.name for thread in others if thread.is_alive()]
+    if not left:
+        sys.exit(code)
+    log.warning("worker.left", threads=left)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)  # Python would wait for them (apache/arrow#50188), and abort where one is inside of Arrow
 
 
 def run(app: BatchApp, *, task_events: bool) -> int:

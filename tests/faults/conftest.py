@@ -54,7 +54,8 @@ def oracle(tiny_model: Path) -> Oracle:
 def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Server]:
     program = binary(request.param)
     if program is None:
-        assert not os.environ.get("CI"), "CI must run the faults over Redis: apt-get install redis-server"
+        if os.environ.get("CI"):  # no assert, which would show the environment
+            pytest.fail("CI must run the faults over Redis: apt-get install redis-server")
         pytest.skip("redis-server is not installed")
     with running(program, tmp_path, request.param) as started:
         yield started

@@ -134,6 +134,23 @@ def test_what_a_dead_worker_held_goes_back_once_its_lease_has_ended(
     assert state(client, "one") == "F 0"
 
 
+def test_dead_letters_are_told_of_and_what_goes_back_is_not(make: Callable[..., Kept], client: redis.Redis) -> None:
+    wait_up(client, 2 * LEASE_S)  # from then on the sweep blames
+    living = make("living:h/5/2/b")
+    living.keeper.start()
+    for crash in range(3):
+        assert living.deaths == []
+        dead = make(f"dead:h/{crash}/1/b")
+        if not crash:
+            send(client, "one")
+        wait_until(lambda dead=dead: dead.take() or dead.custody.tags(), what="the message has come back")
+        dead.ledger.mark_running("runner-0", ["one"])
+        end_leases(client)
+
+    wait_until(lambda: living.deaths == [None], what="its end to be told")
+    assert client.hkeys(keys.dead(QUEUE)) == [b"id of one"]
+
+
 def test_what_lies_in_a_dead_workers_inbox_goes_back(make: Callable[..., Kept], client: redis.Redis) -> None:
     wait_up(client, LEASE_S)
     dead = make("dead:h/5/1/b")

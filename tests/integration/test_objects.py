@@ -1,4 +1,4 @@
-"""The promises of an object store, over files and over a real S3 server, and what a bad network may do to them."""
+"""The promises of an object store, over files and two real S3 servers, and what a bad network may do to them."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import threading
 import time
 import uuid
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import pytest
 
 from tests.s3_proxy import Fault, S3Proxy
-from tests.s3_servers import ACCESS_KEY, BUCKET, SECRET_KEY, S3Server
+from tests.s3_servers import ACCESS_KEY, BUCKET, SECRET_KEY, S3Server, StoreServer
 from tests.services import free_port
+from tests.stores import QUICK, Place, s3_place
 from worker.storage.errors import (
     BadLocation,
     Changed,
@@ -31,7 +31,7 @@ from worker.storage.errors import (
     Unavailable,
 )
 from worker.storage.local import LocalStore
-from worker.storage.objects import MAX_OBJECT_BYTES, Creation, ObjectStore, Outcome, hashed, store_for
+from worker.storage.objects import MAX_OBJECT_BYTES, Creation, Outcome, hashed, store_for
 from worker.storage.s3 import S3Store
 from worker.storage.s3_calls import Limits
 
@@ -39,50 +39,30 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-QUICK: Final = Limits(connect_s=1.0, read_s=1.0, transfer_s=1.0, total_s=6.0, attempts=2)
 BOUND_S: Final = 20.0  # of a call with QUICK limits, on a busy machine
 CONTENT: Final = bytes(range(256)) * 4096
 
 
-@dataclass(frozen=True)
-class Place:
-    """A store, and a prefix in it that is this test's own."""
-
-    store: ObjectStore
-    prefix: str
-
-    def put(self, name: str, content: bytes = b"x") -> str:
-        uri = f"{self.prefix}/{name}"
-        self.store.put_bytes(uri, content)
-        return uri
-
-    def names(self, pattern: str) -> list[str]:
-        return [info.uri.removeprefix(f"{self.prefix}/") for info in self.store.list(f"{self.prefix}{pattern}")]
+@pytest.fixture
+def s3(request: pytest.FixtureRequest) -> StoreServer:
+    """SeaweedFS, or what the test's `on_both` says."""
+    server: StoreServer = request.getfixturevalue(getattr(request, "param", "seaweed"))
+    return server
 
 
-@pytest.fixture(params=["local", "s3"])
-def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
-    if request.param == "local":
-        return Place(LocalStore(), str(tmp_path / "store"))
-    return s3_place(request.getfixturevalue("seaweed"), monkeypatch)
+on_both = pytest.mark.parametrize("s3", ["seaweed", "rgw"], indirect=True)
 
 
 @pytest.fixture
-def proxy(seaweed: S3Server) -> Iterator[S3Proxy]:
-    with S3Proxy(seaweed.port) as started:
+def proxy(s3: StoreServer) -> Iterator[S3Proxy]:
+    with S3Proxy(s3.port) as started:
         yield started
 
 
 @pytest.fixture
-def faulty(seaweed: S3Server, proxy: S3Proxy, monkeypatch: pytest.MonkeyPatch) -> Place:
+def faulty(s3: StoreServer, proxy: S3Proxy, monkeypatch: pytest.MonkeyPatch) -> Place:
     """A place on S3 behind the proxy."""
-    return s3_place(seaweed, monkeypatch, proxy.endpoint)
-
-
-def s3_place(seaweed: S3Server, monkeypatch: pytest.MonkeyPatch, endpoint: str | None = None) -> Place:
-    for name, value in seaweed.environment(endpoint).items():
-        monkeypatch.setenv(name, value)
-    return Place(S3Store(QUICK), f"s3://{BUCKET}/{uuid.uuid4().hex}")
+    return s3_place(s3, monkeypatch, proxy.endpoint)
 
 
 def write(directory: Path, content: bytes, name: str = "part") -> tuple[Path, str]:
@@ -146,8 +126,8 @@ def test_threads_may_share_a_reader(place: Place) -> None:
 
 
 @pytest.mark.parametrize("later", [b"other", b"of another length", None], ids=["rewritten", "longer", "deleted"])
-def test_a_reader_refuses_another_object_than_the_listed_one(seaweed_place: Place, later: bytes | None) -> None:
-    place = seaweed_place
+def test_a_reader_refuses_another_object_than_the_listed_one(remote_place: Place, later: bytes | None) -> None:
+    place = remote_place
     info = place.store.info(place.put("object", b"first"))
     if later is None:
         place.store.delete(info.uri)
@@ -174,14 +154,15 @@ def test_a_file_that_changed_since_it_was_listed_is_refused(tmp_path: Path) -> N
         store.open(info)
 
 
+@on_both
 def test_a_reader_of_a_versioned_bucket_stays_with_its_version(
-    seaweed: S3Server, monkeypatch: pytest.MonkeyPatch
+    s3: StoreServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    client = seaweed.client()
+    client = s3.client()
     client.create_bucket(Bucket="versioned")
     client.put_bucket_versioning(Bucket="versioned", VersioningConfiguration={"Status": "Enabled"})
     client.close()
-    store = s3_place(seaweed, monkeypatch).store
+    store = s3_place(s3, monkeypatch).store
     store.put_bytes("s3://versioned/object", b"first")
     info = store.info("s3://versioned/object")
     store.put_bytes("s3://versioned/object", b"second")
@@ -292,8 +273,9 @@ def test_a_store_that_keeps_its_word_passes_the_probe_and_stays_clean(place: Pla
     assert place.store.list(f"{place.prefix}/**/.batchmill*") == []
 
 
-def test_a_store_that_overwrites_fails_the_probe(faulty: Place, proxy: S3Proxy, seaweed: S3Server) -> None:
-    client = seaweed.client()
+@on_both
+def test_a_store_that_overwrites_fails_the_probe(faulty: Place, proxy: S3Proxy, s3: StoreServer) -> None:
+    client = s3.client()
 
     def forget() -> None:
         for entry in client.list_objects_v2(Bucket=BUCKET, Prefix=faulty.prefix.split("/")[3]).get("Contents", ()):
@@ -306,6 +288,7 @@ def test_a_store_that_overwrites_fails_the_probe(faulty: Place, proxy: S3Proxy, 
     client.close()
 
 
+@on_both
 def test_boto3_4392_an_older_store_is_sent_no_checksum_that_it_does_not_know(
     faulty: Place, proxy: S3Proxy, tmp_path: Path
 ) -> None:
@@ -336,6 +319,7 @@ def test_a_fifth_of_all_requests_throttled_changes_nothing(faulty: Place, proxy:
             assert reader.read() == part.read_bytes()
 
 
+@on_both
 def test_aws_sdk_pandas_2987_a_create_that_is_told_to_slow_down_is_repeated(
     faulty: Place, proxy: S3Proxy, tmp_path: Path
 ) -> None:
@@ -371,11 +355,11 @@ def test_a_listing_that_breaks_off_is_asked_for_again(faulty: Place, proxy: S3Pr
     assert faulty.names("/*") == ["a", "b"]
 
 
-def test_a_listing_of_many_pages_is_complete(seaweed_place: Place) -> None:
+def test_a_listing_of_many_pages_is_complete(remote_place: Place) -> None:
     names = [f"{number:04}" for number in range(1001)]
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(seaweed_place.put, names))
-    assert seaweed_place.names("/*") == names
+        list(pool.map(remote_place.put, names))
+    assert remote_place.names("/*") == names
 
 
 @pytest.mark.parametrize("step", ["read", "create"])
@@ -449,6 +433,7 @@ def test_a_store_that_says_nothing_is_given_up_in_time(faulty: Place, proxy: S3P
     assert time.monotonic() - began_s < BOUND_S
 
 
+@on_both
 def test_a_bit_that_flips_on_the_way_in_is_caught_and_sent_again(faulty: Place, proxy: S3Proxy, tmp_path: Path) -> None:
     part, sha256 = write(tmp_path, CONTENT)
     proxy.inject("PUT", Fault.FLIP_REQUEST)
@@ -475,6 +460,7 @@ def test_a_bit_that_flips_on_the_way_out_is_caught_in_a_document(faulty: Place, 
     assert faulty.store.get_bytes(uri) == b"whole document"
 
 
+@on_both
 @pytest.mark.parametrize("times", [1, 2, 3])
 def test_a_create_whose_answer_was_lost_knows_its_own_object(
     faulty: Place, proxy: S3Proxy, tmp_path: Path, times: int
@@ -485,6 +471,7 @@ def test_a_create_whose_answer_was_lost_knows_its_own_object(
     assert proxy.count("PUT") == times + 1
 
 
+@on_both
 def test_a_create_whose_answer_was_lost_does_not_claim_the_object_of_another(
     faulty: Place, proxy: S3Proxy, tmp_path: Path
 ) -> None:
@@ -495,6 +482,7 @@ def test_a_create_whose_answer_was_lost_does_not_claim_the_object_of_another(
     assert faulty.store.create(uri, part, sha256) == Creation(Outcome.EXISTS, other)
 
 
+@on_both
 def test_connections_are_used_again(faulty: Place, proxy: S3Proxy) -> None:
     info = faulty.store.info(faulty.put("object", CONTENT))
     with faulty.store.open(info, read_ahead_bytes=1) as reader:
@@ -513,20 +501,20 @@ def test_small_reads_that_follow_each_other_share_a_request(faulty: Place, proxy
 
 @pytest.mark.parametrize("variable", ["AWS_SECRET_ACCESS_KEY", "AWS_ACCESS_KEY_ID"])
 def test_a_wrong_credential_is_told_without_quoting_it(
-    seaweed_place: Place, monkeypatch: pytest.MonkeyPatch, variable: str
+    remote_place: Place, monkeypatch: pytest.MonkeyPatch, variable: str
 ) -> None:
     monkeypatch.setenv(variable, "wrong-credential")
     with pytest.raises(Forbidden) as refused:
-        seaweed_place.put("object")
-    assert seaweed_place.prefix in str(refused.value)
+        remote_place.put("object")
+    assert remote_place.prefix in str(refused.value)
     assert not any(word in str(refused.value) for word in ("wrong-credential", ACCESS_KEY, SECRET_KEY))
 
 
 def test_missing_credentials_and_a_missing_bucket_are_told_apart(
-    seaweed_place: Place, monkeypatch: pytest.MonkeyPatch
+    remote_place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(NotFound):
-        seaweed_place.store.list("s3://no-such-bucket/a/**")
+        remote_place.store.list("s3://no-such-bucket/a/**")
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
     with pytest.raises(Forbidden, match="no usable credentials"):

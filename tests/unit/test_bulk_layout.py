@@ -15,6 +15,7 @@ from tasks.bulk.layout import (
     normalised,
     part_uri,
     plan_uri,
+    rejects_prefix,
     rejects_uri,
     success_uri,
 )
@@ -60,9 +61,16 @@ def test_everything_is_below_the_output(output: str) -> None:
     assert manifest_uri(output) == f"{OUT}/manifest.json"
     assert success_uri(output) == f"{OUT}/_SUCCESS"
     assert part_uri(output, PART) == f"{OUT}/{PART}"
-    assert rejects_uri(output, PART) == f"{OUT}/_rejects/part-000003-1f0c9a52-b7d2e4f1.rejects"
+    assert rejects_uri(output, PART, "9f" * 32) == f"{rejects_prefix(output, PART)}{'9f' * 8}.rejects"
+    assert rejects_prefix(output, PART) == f"{OUT}/_rejects/part-000003-1f0c9a52-b7d2e4f1-"
     assert differs_prefix(output) == f"{OUT}/_batchmill/differs/"
     assert differs_uri(output, 3, "1f0c9a52" * 8) == f"{OUT}/_batchmill/differs/000003-1f0c9a521f0c9a52"
+
+
+@pytest.mark.parametrize("output", ["s3://lake/*", "/data/out-[1]", "/data/day?"])
+def test_an_output_with_wildcards_is_refused(output: str) -> None:
+    with pytest.raises(BadLocation, match="an output has no wildcards"):
+        plan_uri(output)
 
 
 def test_the_root_of_a_disk_has_one_slash() -> None:
@@ -70,7 +78,13 @@ def test_the_root_of_a_disk_has_one_slash() -> None:
 
 
 def test_what_a_run_leaves_is_no_input_and_what_others_left_there_is() -> None:
-    own = [plan_uri(OUT), manifest_uri(OUT), success_uri(OUT), rejects_uri(OUT, PART), differs_uri(OUT, 0, "0" * 64)]
+    own = [
+        plan_uri(OUT),
+        manifest_uri(OUT),
+        success_uri(OUT),
+        rejects_uri(OUT, PART, "0" * 64),
+        differs_uri(OUT, 0, "0" * 64),
+    ]
     own += [part_uri(OUT, name) for name in part_names(PLAN)]
     others = ["a.parquet", "dt=2026-01-01/part-0.parquet", "day/manifest.json", "part-00003-abc.snappy.parquet"]
 
@@ -82,7 +96,7 @@ def test_what_a_run_leaves_is_no_input_and_what_others_left_there_is() -> None:
 def test_other_readers_of_the_output_find_the_parts_alone(tmp_path: Path) -> None:
     store, output = LocalStore(), str(tmp_path)
     parts = [part_uri(output, name) for name in part_names(PLAN)]
-    for uri in (plan_uri(output), success_uri(output), rejects_uri(output, PART), *parts):
+    for uri in (plan_uri(output), success_uri(output), rejects_uri(output, PART, "0" * 64), *parts):
         store.put_bytes(uri, b"x")
 
     assert [info.uri for info in store.list(f"{output}/**/*.parquet")] == parts
