@@ -67,10 +67,12 @@ def trial(
 ) -> Iterator[Trial]:
     """A fault run, reported under the name in the test's mark. No worker may end by itself, unless `deadly=True`."""
     figures = Figures()
-    with reported(request, figures, server.kind) as exit_codes:
-        with Trial(server, tiny_model, tmp_path, oracle, figures) as trial:
-            yield trial
-            exit_codes += trial.fleet.exit_codes
+    with (
+        reported(request, figures, server.kind) as exit_codes,
+        Trial(server, tiny_model, tmp_path, oracle, figures) as trial,
+    ):
+        yield trial
+        exit_codes.extend(trial.fleet.exit_codes)
 
 
 @pytest.fixture(scope="session")
@@ -81,9 +83,12 @@ def new_reference(
 
     def run(lake: Lake) -> Reference:
         directory = tmp_path_factory.mktemp("reference")
-        with running(Path(get_binary_path()), directory, Kind.VALKEY) as server:
-            with Trial(server, tiny_model, directory, oracle, Figures()) as trial, BulkTrial(trial, lake) as bulk:
-                return bulk.make_reference()
+        with (
+            running(Path(get_binary_path()), directory, Kind.VALKEY) as server,
+            Trial(server, tiny_model, directory, oracle, Figures()) as trial,
+            BulkTrial(trial, lake) as bulk,
+        ):
+            return bulk.make_reference()
 
     with pytest.MonkeyPatch.context() as patch:
         for name, value in seaweed.environment().items():
@@ -112,7 +117,7 @@ def bulk(
         BulkTrial(trial, *lake) as bulk,
     ):
         yield bulk
-        exit_codes += trial.fleet.exit_codes
+        exit_codes.extend(trial.fleet.exit_codes)
 
 
 @contextmanager
@@ -127,7 +132,7 @@ def running(program: Path, directory: Path, kind: Kind) -> Iterator[Server]:
 
 @contextmanager
 def reported(request: pytest.FixtureRequest, figures: Figures, server: str) -> Iterator[list[int]]:
-    """Write what the block came to into the report; it yields a list for the exit codes of workers that nobody ended."""
+    """Write what the block came to into the report; yield a list for the exit codes of workers that nobody ended."""
     mark = request.node.get_closest_marker("fault")
     exit_codes: list[int] = []
     yield exit_codes

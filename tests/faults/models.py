@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tasks.app import create_app, load_workload
 from tasks.classify.pipeline import text_of
-from tasks.commands.worker import run, wait_for_broker
+from tasks.commands.worker import leave, run, wait_for_broker
 from tests.faults.steps import Traps, set_traps
 from worker import logs
 from worker.lifecycle import Workload
@@ -183,7 +183,7 @@ def main() -> None:
     app.load = load_misbehaving
     set_traps(app, Traps(Path(sys.argv[1]).with_name("traps")))
     wait_for_broker(settings)
-    sys.exit(run(app, task_events=False))
+    leave(run(app, task_events=False))
 
 
 if __name__ == "__main__":

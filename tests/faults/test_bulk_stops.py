@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 STOPPED_WITHIN_S: Final = 10.0
 DISK_BYTES: Final = 4 * 1024 * 1024
 MAX_CRASHES: Final = 3
+MOUNT, UNMOUNT = (shutil.which(program) or program for program in ("mount", "umount"))
 pytestmark = pytest.mark.timeout(600)
 
 
@@ -34,7 +35,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     disk = tmp_path / "disk"
     disk.mkdir()
     mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", str(disk)], check=False, capture_output=True
+        [MOUNT, "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", str(disk)], check=False, capture_output=True
     )
     if mounted.returncode:
         assert not (os.environ.get("CI") and os.geteuid() == 0), f"CI must mount a tmpfs: {mounted.stderr.decode()}"
@@ -42,7 +43,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     try:
         yield disk
     finally:
-        subprocess.run(["umount", "-l", str(disk)], check=True)
+        subprocess.run([UNMOUNT, "-l", str(disk)], check=True)
 
 
 @pytest.mark.fault("bulk-sigterm")
