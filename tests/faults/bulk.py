@@ -13,6 +13,7 @@ import json
 import uuid
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from string import ascii_lowercase
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 import pyarrow as pa
@@ -207,15 +208,15 @@ class BulkTrial:
 
     def make_reference(self) -> Reference:
         """Run without faults."""
-        self.start("a")
+        self.start(1)
         output = self.send(planned=False)
         wait_until(self.done, 120, "the fault-free run ends")
         assert not self.reader.violations, self.reader.violations[:5]
         return Reference.of(self.lake, output)
 
-    def start(self, *names: str, **settings: object) -> None:
-        """Start workers that bear being killed often."""
-        self.trial.fleet.start(*names, **{"max_crashes": 100, **settings})
+    def start(self, workers: int, **settings: object) -> None:
+        """Start so many workers that bear being killed often: a, b, c …"""
+        self.trial.fleet.start(*ascii_lowercase[:workers], **{"max_crashes": 100, **settings})
 
     def send(self, *, output: str = "", planned: bool = True, **request: object) -> str:
         """Ask for a run, by the reference's plan if it is `planned`; return its output."""

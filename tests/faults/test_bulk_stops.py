@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from tests.faults.bulk import BulkTrial
 
-STOPPED_WITHIN_S: Final = 10.0
+REPLACED_WITHIN_S: Final = 20.0
 DISK_BYTES: Final = 4 * 1024 * 1024
 MAX_CRASHES: Final = 3
 MOUNT, UNMOUNT = (shutil.which(program) or program for program in ("mount", "umount"))
@@ -48,17 +48,15 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.mark.fault("bulk-sigterm")
 def test_workers_that_are_replaced_in_midst_of_their_shards_leave_them_to_others(bulk: BulkTrial) -> None:
-    bulk.start("a", "b")
+    bulk.start(2)
     output = bulk.send()
 
-    for name in ("a", "b", "a"):
+    for name in ("a", "b", "a")[: bulk.trial.pick(short=1, full=3)]:
         seen = bulk.parts(output)
         wait_until(lambda seen=seen: bulk.parts(output) > seen or bulk.done(), 60, "it works")  # type: ignore[misc]
         began_s = time.monotonic()
-        worker = bulk.trial.fleet[name]
         assert bulk.trial.fleet.replace(name) == 0
-        assert worker.process.returncode == 0
-        assert time.monotonic() - began_s < STOPPED_WITHIN_S + 10
+        assert time.monotonic() - began_s < REPLACED_WITHIN_S
 
     bulk.assert_same_as_without_faults()
 
@@ -67,7 +65,7 @@ def test_workers_that_are_replaced_in_midst_of_their_shards_leave_them_to_others
 def test_a_worker_without_room_for_its_part_waits_for_some(bulk: BulkTrial, small_disk: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TMPDIR", str(small_disk))
-        bulk.start("a", bulk_slots=1)
+        bulk.start(1, bulk_slots=1)
     output = bulk.send()
     wait_until(lambda: bulk.parts(output), 60, "the disk is in use")
     filler = small_disk / "filler"
@@ -84,7 +82,7 @@ def test_a_row_that_kills_its_worker_costs_its_own_shard_only(bulk: BulkTrial) -
     row = 2 * shard_rows + shard_rows // 2
     clean = bulk.reference
     bulk.lake = replace(bulk.lake, folder="poisoned").fill("sleep5", poison={row: "segfault"})
-    bulk.start("a", "b", max_crashes=MAX_CRASHES)
+    bulk.start(2, max_crashes=MAX_CRASHES)
 
     output = bulk.lake.new_output()
     bulk.classify(output)

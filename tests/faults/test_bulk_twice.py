@@ -33,7 +33,7 @@ def test_shards_whose_messages_come_three_times_have_one_part_each(bulk: BulkTri
         for name in keys.lists(QUEUE_BULK):
             for content in client.lrange(name, 0, -1):
                 client.lpush(name, content)
-    bulk.start("a", "b")
+    bulk.start(bulk.trial.pick(short=1, full=2))
 
     bulk.send(output=output, planned=False)
 
@@ -42,20 +42,13 @@ def test_shards_whose_messages_come_three_times_have_one_part_each(bulk: BulkTri
 
 
 @pytest.mark.fault("bulk-coordinators")
-def test_two_coordinators_of_the_same_request_make_one_run(bulk: BulkTrial) -> None:
-    output = bulk.send(planned=False)
-    bulk.classify(output)
-    bulk.start("a", "b")
-
-    bulk.assert_same_as_without_faults()
-
-
-@pytest.mark.fault("bulk-coordinators-differ")
-def test_of_two_coordinators_of_different_requests_one_is_refused(bulk: BulkTrial) -> None:
-    output = bulk.lake.new_output()
-    bulk.outputs.append(output)
-    ids = [bulk.classify(output), bulk.classify(output, truncation="head")]  # no text is so long that it matters
-    bulk.start("a", "b")
+def test_two_coordinators_at_once_make_one_run_or_one_is_refused(bulk: BulkTrial) -> None:
+    same = bulk.send(planned=False)
+    bulk.classify(same)
+    other = bulk.lake.new_output()
+    bulk.outputs.append(other)
+    ids = [bulk.classify(other), bulk.classify(other, truncation="head")]  # no text is so long that it matters
+    bulk.start(bulk.trial.pick(short=1, full=2))
 
     bulk.assert_same_as_without_faults()
     ends = [bulk.end_of(task_id) for task_id in ids]
@@ -76,7 +69,7 @@ def test_of_two_coordinators_of_different_requests_one_is_refused(bulk: BulkTria
 )
 def test_what_a_worker_does_that_was_frozen_past_its_lease_changes_nothing(bulk: BulkTrial, step: Step) -> None:
     bulk.traps.arm(step, 1, signal.SIGSTOP)
-    bulk.start("a", "b")
+    bulk.start(2)
 
     bulk.send(planned=step is not Step.PLAN_UNSENT)
     wait_until(lambda: bulk.traps.sprung(step), 60, "a worker is frozen")
