@@ -34,6 +34,7 @@ class Fault(StrEnum):
     THROTTLE = "throttle"  # 503 SlowDown, and the server never sees it
     CUT = "cut"  # half of the answer's body, then the end of the connection
     FLIP_ANSWER = "flip_answer"  # one bit of the answer's body
+    FLIP_END = "flip_end"  # one bit of the last byte of the answer's body
     FLIP_REQUEST = "flip_request"  # one bit of the request's body
     RESET = "reset"  # half of the answer's body, then the connection is reset
     DRIP = "drip"  # the answer's body, byte by byte
@@ -201,6 +202,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         if fault is Fault.FLIP_ANSWER:
             content = self.server.proxy.flipped(content)
+        if fault is Fault.FLIP_END:
+            content = content[:-1] + bytes([content[-1] ^ 1])
         if fault in (Fault.CUT, Fault.RESET):
             content = content[: len(content) // 2]
             self.close_connection = True
