@@ -137,6 +137,18 @@ class EchoPipeline:
             item.length = len(str(item.source))
             item.key = item.source if self._shared else None
 
+    def spawn(self, item: Item) -> Sequence[Item]:
+        """Make an item of each word, for the lane `words`; `unspawnable` fails, `empty` gives rise to nothing."""
+        if item.source == "unspawnable":
+            raise Panic(item.source)
+        words = [] if item.source == "empty" else str(item.source).split()
+        children = [Item(item.job, index, word, "words", features=word, length=1) for index, word in enumerate(words)]
+        for child in children:
+            if child.source == "unreadable":
+                child.outcome = ItemFailed(ErrorCode.NOT_TEXT, "unreadable")
+        item.outcome = children
+        return children
+
     def complete(self, job: Job) -> dict[str, object]:
         """Return the outcomes in order; an error by its code."""
         return {"outcomes": outcomes(job)}

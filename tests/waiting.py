@@ -34,6 +34,9 @@ class NoPipeline:
     def prepare(self, items: Sequence[Item]) -> None:
         raise NotImplementedError
 
+    def spawn(self, item: Item) -> Sequence[Item]:
+        raise NotImplementedError
+
     def complete(self, job: Job) -> dict[str, object]:
         raise NotImplementedError
 

@@ -86,6 +86,12 @@ class MicroBatcher:
         """Take every waiting item of `job` back."""
         return self._bands[job.band].discard(job) + self._planned.discard(job)
 
+    def urgency(self) -> tuple[float, float]:
+        """Return a sort key, most urgent first: of the band whose turn it is, its level and since when it waits."""
+        now_s = self._clock()
+        band = self._most_urgent(now_s)
+        return (float("inf"), now_s) if band is None else band.urgency(now_s)
+
     def take(self) -> Decision:
         """Decide what runs now; the items of the decision no longer wait."""
         now_s = self._clock()

@@ -19,16 +19,16 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from contextlib import contextmanager
-from dataclasses import dataclass
+from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING
 
 import structlog
 
-from worker.batching import MicroBatcher
-from worker.errors import Cancelled, Draining
+from worker.errors import Cancelled, Draining, ItemFailed
 from worker.floor import Floor
-from worker.isolation import isolate
+from worker.isolation import failure, isolate
+from worker.lanes import Lanes
 from worker.preparing import Arrival, Preparer
 from worker.stats import Stats
 from worker.watchdog import Watchdog
@@ -37,20 +37,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from worker.jobs import Item, Job, Model
+    from worker.lanes import Lane
     from worker.listening import Listener
-    from worker.planner import Batch, BatchPolicy
+    from worker.planner import Batch
 
 log = structlog.get_logger(__name__)
 
 CANCELLED_GRACE_S = 2.0  # for a cancelled batch to leave the model
-
-
-@dataclass(frozen=True, slots=True)
-class Lane:
-    """A model, and how its batches are cut."""
-
-    model: Model
-    policy: BatchPolicy
 
 
 class Engine:
@@ -76,21 +69,18 @@ class Engine:
         self.lanes = dict(lanes)
         self.runners = runners
         self._listener = listener
-        self._models = {name: lane.model for name, lane in lanes.items()}
-        self._batchers = {
-            name: MicroBatcher(lane.policy, monotonic, listener.is_cancelled) for name, lane in lanes.items()
-        }
         lookahead = 2 * max(lane.policy.planning_window for lane in lanes.values())
         self._preparer = Preparer(self, lookahead)
         self._watchdog = Watchdog(batch_timeout_s, stuck_grace_s, lambda: listener.broken("a model call is stuck"))
         self._lock = threading.Lock()
-        self._work = threading.Condition(self._lock)
+        self._waiting = Lanes(lanes, self._lock, listener.is_cancelled)
         self._active: set[Job] = set()
         self._planned: set[Job] = set()  # parts of messages that run elsewhere; no message of ours
         self._closing = False
         self._floor = Floor()
         self.stats = Stats()
-        bodies = {"preparer": self._preparer.run} | {f"runner-{n}": self._run for n in range(runners)}
+        bodies: dict[str, Callable[[], None]] = {"preparer": self._preparer.run}
+        bodies |= {name: partial(self._run, lanes) for name, lanes in self._waiting.crews(runners).items()}
         self._threads = [
             threading.Thread(target=self._guard, args=(body,), name=name, daemon=True) for name, body in bodies.items()
         ]
@@ -112,7 +102,7 @@ class Engine:
     def backlog(self) -> int:
         """Return how many items wait; a message that is not opened yet counts as one."""
         with self._lock:
-            waiting = sum(len(batcher) for batcher in self._batchers.values())
+            waiting = len(self._waiting)
         return waiting + self._preparer.backlog()
 
     def submit(self, job: Job, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
@@ -136,12 +126,11 @@ class Engine:
         Raises:
             Draining: the engine is stopping.
         """
-        with self._work:
+        with self._lock:
             if self._closing:
                 raise Draining("the worker is stopping")
             self._planned.add(job)
-            self._batchers[lane].add_planned(batches)
-            self._work.notify()
+            self._waiting.add_planned(lane, batches)
 
     def drop_waiting(self) -> list[Job]:
         """Forget, and return, every job none of whose items has been in a batch."""
@@ -166,9 +155,9 @@ class Engine:
         """
         deadline_s = monotonic() + timeout_s
         self._preparer.close()
-        with self._work:
+        with self._lock:
             self._closing = True
-            self._work.notify_all()
+            self._waiting.wake_all()
         for thread in self._threads:
             thread.join(max(0.0, deadline_s - monotonic()))
         with self._lock:
@@ -210,49 +199,40 @@ class Engine:
 
     def prepared(self, items: Sequence[Item]) -> None:
         """Let prepared items wait for their batch; settle those that failed already."""
-        with self._work:
+        with self._lock:
             for job in {item.job for item in items} - self._active:
                 self._preparer.forget(job)  # dropped while it was opened
             items = [item for item in items if item.job in self._active]
-            for item in items:
-                if item.outcome is None:
-                    self._batchers[item.lane].add((item,))
-            self._work.notify()
+            self._waiting.add(item for item in items if item.outcome is None)
         self._settle([item for item in items if item.outcome is not None])
 
     # What a runner does.
 
-    def _run(self) -> None:
-        while (work := self._next_batch()) is not None:
-            model, batch = work
+    def _run(self, lanes: Sequence[str]) -> None:
+        while (work := self._next_batch(lanes)) is not None:
+            lane, batch = work
             try:
                 with self._floor.held(alone=batch.is_suspect):
                     self._listener.running(batch.jobs, alone=batch.is_suspect)
-                    self._run_batch(model, batch)
+                    self._run_batch(lane, batch)
                     if batch.is_suspect:
                         self._listener.running((), alone=True)
             except Draining:  # `stop` waited no longer for this batch; its jobs are handed back
                 return
 
-    def _next_batch(self) -> tuple[Model, Batch] | None:
-        """Wait for a batch; None = the engine is closing."""
-        with self._work:
+    def _next_batch(self, lanes: Sequence[str]) -> tuple[Lane, Batch] | None:
+        """Wait for a batch of one of the lanes; None = the engine is closing."""
+        with self._lock:
             while not self._closing:
-                wait_s: float | None = None
-                for name, batcher in self._batchers.items():
-                    decision = batcher.take()
-                    for job in decision.dropped:
-                        self._drop(job)
-                    if decision.batch is not None:
-                        self._batchers[name] = self._batchers.pop(name)  # the other lanes come first next time
-                        self._work.notify()  # there may be a batch for another runner too
-                        return self._models[name], decision.batch
-                    if decision.wait_s is not None:
-                        wait_s = decision.wait_s if wait_s is None else min(wait_s, decision.wait_s)
-                self._work.wait(wait_s)
+                turn = self._waiting.take(lanes)
+                for job in turn.dropped:
+                    self._drop(job)
+                if turn.lane is not None and turn.batch is not None:
+                    return turn.lane, turn.batch
+                self._waiting.wait(lanes, turn.wait_s)
             return None
 
-    def _run_batch(self, model: Model, batch: Batch) -> None:
+    def _run_batch(self, lane: Lane, batch: Batch) -> None:
         jobs = list({item.job: None for item in batch.items})
         with self._lock:
             first = [job for job in jobs if job.batches == 0 and job.waiter is None]
@@ -262,12 +242,24 @@ class Engine:
         for job in first:
             job.queue_wait_s = max(0.0, started_s - job.enqueued_s)
         self._listener.started(first)
-        outcomes = isolate(batch.rows, lambda rows: self._call(model, rows))
+        outcomes = isolate(batch.rows, lambda rows: self._call(lane.model, rows))
         self._account(batch, jobs, monotonic() - started_s)
         for row, outcome in zip(batch.rows, outcomes, strict=True):
             for item in row:
                 item.outcome = outcome
+        if lane.spawns:
+            self._spawn(batch.items)
         self._settle(batch.items)
+
+    def _spawn(self, items: Sequence[Item]) -> None:
+        """Let the items that these outcomes give rise to wait for their own batches, or settle them at once."""
+        spawned = [child for item in items for child in _children(item)]
+        with self._lock:
+            spawned = [child for child in spawned if child.job in self._active or child.job in self._planned]
+            for child in spawned:
+                child.job.pending += 1
+            self._waiting.add(child for child in spawned if child.outcome is None)
+        self._settle([child for child in spawned if child.outcome is not None])
 
     def _call(self, model: Model, rows: Sequence[tuple[Item, ...]]) -> Sequence[object]:
         with self._watchdog.watch() as cancellation:
@@ -290,7 +282,7 @@ class Engine:
             for job, count in settled.items():
                 job.pending -= count
             ended = [job for job in settled if job.pending == 0]
-        self._preparer.settled(settled)
+        self._preparer.settled(Counter(item.job for item in items if not item.is_spawned))
         self._end(ended)
 
     def _end(self, jobs: Sequence[Job]) -> None:
@@ -315,8 +307,7 @@ class Engine:
         self._active.discard(job)
         self._planned.discard(job)
         self._preparer.forget(job)
-        for batcher in self._batchers.values():
-            batcher.discard(job)
+        self._waiting.discard(job)
 
     def _guard(self, body: Callable[[], None]) -> None:
         """Run a thread's body; a thread that dies takes the worker with it instead of leaving callers waiting."""
@@ -336,3 +327,17 @@ def _tell(job: Job, failure: Exception | None = None) -> None:
         job.waiter.set_result(None)
     else:
         job.waiter.set_exception(failure)
+
+
+def _children(item: Item) -> Sequence[Item]:
+    """Return what an item's outcome gives rise to; if that fails, it is the item that has failed."""
+    if isinstance(item.outcome, ItemFailed):
+        return ()
+    try:
+        spawned = item.job.pipeline.spawn(item)
+    except BaseException as exc:  # noqa: BLE001 - makes the outcome; no post-processing may end a runner
+        item.outcome = failure(exc)
+        return ()
+    for child in spawned:
+        child.is_spawned = True
+    return spawned

@@ -32,6 +32,7 @@ class Item:
         truncated: whether `features` hold less than `source`.
         queued_s: when it came to the batcher.
         outcome: what the model returned for it, or `ItemFailed`; None until then.
+        is_spawned: whether another item's outcome gave rise to it.
     """
 
     job: Job
@@ -44,6 +45,7 @@ class Item:
     truncated: bool = False
     queued_s: float = 0.0
     outcome: object = None
+    is_spawned: bool = False
 
 
 @dataclass(slots=True, eq=False, repr=False)  # a repr would quote the ticket
@@ -161,6 +163,13 @@ class Pipeline(Protocol):
 
     def prepare(self, items: Sequence[Item]) -> None:
         """Set `features`, `length`, `key` and `truncated` of each item, or its `outcome` to `ItemFailed`."""
+        ...
+
+    def spawn(self, item: Item) -> Sequence[Item]:
+        """Return the items that an item's outcome gives rise to, prepared or failed already; on a runner's thread.
+
+        Asked only about items of lanes that spawn, and about none that failed.
+        """
         ...
 
     def complete(self, job: Job) -> dict[str, object]:

@@ -11,8 +11,9 @@ from celery import Celery
 
 from worker.credit import Credit, Room, Slots
 from worker.custody import Custody
-from worker.engine import Engine, Lane
+from worker.engine import Engine
 from worker.incarnation import incarnation
+from worker.lanes import Lane
 from worker.ledger import Ledger, Terms
 from worker.models.cpu import available_cpus
 from worker.models.warmup import warm_up

@@ -27,6 +27,8 @@ class BatchPolicy:
         planning_window: items that are planned together.
         call_cost_tokens: what one call of the model costs beyond its tokens, in padded tokens.
         ageing_s: how long a band waits without a batch before it counts as one band more urgent.
+        equal_lengths: whether all rows of a batch have one length: nothing is padded, so that a row's result cannot
+            depend on its neighbours.
     """
 
     max_batch_size: int = 32
@@ -35,6 +37,7 @@ class BatchPolicy:
     planning_window: int = 256
     call_cost_tokens: float = 16.0
     ageing_s: float = 5.0
+    equal_lengths: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,5 +124,19 @@ def cut(items: Sequence[Item], policy: BatchPolicy) -> Iterator[Batch]:
         rows.setdefault(item if item.key is None else item.key, []).append(item)
     distinct = [tuple(same) for same in rows.values()]
     lengths = [row[0].length for row in distinct]
-    for indices in plan_batches(lengths, policy.max_batch_size, policy.max_batch_tokens, policy.call_cost_tokens):
+    for indices in _planned(lengths, policy):
         yield Batch(tuple(distinct[index] for index in indices), lengths[indices[-1]])
+
+
+def _planned(lengths: Sequence[int], policy: BatchPolicy) -> list[list[int]]:
+    if not policy.equal_lengths:
+        return plan_batches(lengths, policy.max_batch_size, policy.max_batch_tokens, policy.call_cost_tokens)
+    alike: dict[int, list[int]] = {}
+    for index, length in enumerate(lengths):
+        alike.setdefault(length, []).append(index)
+    return [
+        indices[start : start + most]
+        for length, indices in sorted(alike.items())
+        for most in [max(1, min(policy.max_batch_size, policy.max_batch_tokens // max(length, 1)))]
+        for start in range(0, len(indices), most)
+    ]

@@ -55,7 +55,7 @@ class ShardPolicy:
     rows_per_s: float
     max_s: float = SHARD_MAX_S
     min_rows: int = 64
-    max_rows: int = 1_048_576
+    max_rows: int = 262_144
 
     @property
     def shard_rows(self) -> int:

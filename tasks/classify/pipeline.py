@@ -90,6 +90,10 @@ class ClassifyPipeline:
                 item.key = encoded.ids.tobytes()
                 item.truncated = encoded.truncated
 
+    def spawn(self, item: Item) -> Sequence[Item]:  # noqa: ARG002 - a ticket is one item
+        """Return nothing: a label gives rise to no other work."""
+        return ()
+
     def complete(self, job: Job) -> dict[str, object]:
         """Return what `schemas.results.ClassifyResult` describes; keys that would be null are left out."""
         request = cast("ClassifyTickets", job.request)

@@ -11,7 +11,8 @@ from kombu.utils.json import dumps
 from tests.echo import EchoModel, EchoPipeline, Heard, message
 from worker.credit import PORTIONS, Credit, Room, Slots
 from worker.custody import Custody
-from worker.engine import Engine, Lane
+from worker.engine import Engine
+from worker.lanes import Lane
 from worker.ledger import Drained, Held, Ledger, Terms
 from worker.planner import BatchPolicy
 

@@ -10,7 +10,8 @@ import pytest
 from schemas.errors import ErrorCode, MessageError
 from tests.echo import EchoModel, EchoPipeline, Heard, message, outcomes
 from tests.services import wait_until
-from worker.engine import Engine, Lane
+from worker.engine import Engine
+from worker.lanes import Lane
 from worker.planner import BatchPolicy
 from worker.preparing import PORTION_PER_JOB
 

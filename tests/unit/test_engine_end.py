@@ -11,8 +11,9 @@ import pytest
 
 from tests.echo import EchoModel, EchoPipeline, Heard, message, outcomes
 from tests.services import wait_until
-from worker.engine import Engine, Lane
+from worker.engine import Engine
 from worker.jobs import Item
+from worker.lanes import Lane
 from worker.planner import BatchPolicy
 
 if TYPE_CHECKING:

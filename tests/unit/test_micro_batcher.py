@@ -340,3 +340,21 @@ def test_a_cancelled_shard_is_dropped_whole(waiting: Waiting) -> None:
     decision = waiting.batcher.take()
 
     assert (decision.batch, decision.dropped) == (None, (job,))
+
+
+def test_rows_of_equal_length_only_share_a_batch_where_the_policy_says_so() -> None:
+    policy = replace(POLICY, equal_lengths=True, max_batch_size=3, max_batch_tokens=64)
+    waiting = Waiting(policy)
+    waiting.message("page", [32, 32, 64, 32, 20, 20, 20, 20, 96])
+
+    batches = [waiting.take() for _ in range(6)]
+
+    assert sorted((batch.length, len(batch.rows)) for batch in batches) == [
+        (20, 1),
+        (20, 3),
+        (32, 1),
+        (32, 2),
+        (64, 1),
+        (96, 1),
+    ]
+    assert all(batch.padded_tokens == batch.real_tokens for batch in batches)

@@ -18,7 +18,7 @@ def _clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_defaults_need_no_environment() -> None:
     settings = load()
     assert settings.broker_url == "redis://localhost:6379/0"
-    assert settings.queues == ("classify",)
+    assert settings.queues == ("classify", "bulk")
     assert settings.providers == ("CPUExecutionProvider",)
     assert settings.max_message_bytes == 4 * 1024 * 1024
 

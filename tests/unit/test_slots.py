@@ -8,9 +8,10 @@ import pytest
 
 from tests.echo import EchoModel, EchoPipeline, Heard, message, outcomes
 from tests.services import wait_until
-from worker.engine import Engine, Lane
+from worker.engine import Engine
 from worker.errors import Cancelled, Draining
 from worker.jobs import Item
+from worker.lanes import Lane
 from worker.planner import Batch, BatchPolicy
 from worker.slots import Slot, occupied, occupying
 
