@@ -7,55 +7,32 @@ compared row by row.
 
 from __future__ import annotations
 
-import hashlib
-import io
 import json
-import uuid
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from string import ascii_lowercase
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
+from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 from celery import Celery
 
-from schemas.bulk_manifest import BulkManifest
 from schemas.bulk_plan import BulkPlan
 from schemas.names import QUEUE_BULK, TASK_BULK_CLASSIFY
 from tasks.bulk.planning import plan_key
 from tasks.bulk.stores import Stores
 from tasks.bulk.verify import verify
-from tests.faults.oracle import texts
+from tests.faults.lake import Json, Lake, Row, key_of
 from tests.faults.reader import Reader
 from tests.faults.steps import Traps
-from tests.s3_servers import BUCKET
 from tests.services import wait_until
 from worker import keys
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Sequence
 
+    from schemas.bulk_manifest import BulkManifest
     from tests.faults.trial import Trial
-    from tests.s3_servers import S3Server
 
-Json = dict[str, Any]  # what json.loads makes
-
-FILES: Final = 2
-NO_TEXT_EVERY: Final = 97
-REPEATED_EVERY: Final = 31
 SCORE_TOLERANCE: Final = 0.0002  # of another padding, rounded to four digits
 _TIMES: Final = {"job_id", "started_at", "finished_at", "plan"}
-
-
-class Row(NamedTuple):
-    """A row of the result, with a column that was only passed through."""
-
-    id: str
-    number: int
-    label: str | None
-    score: float | None
-    error_code: str | None
 
 
 class Difference(NamedTuple):
@@ -64,105 +41,6 @@ class Difference(NamedTuple):
     lost: int
     doubled: int
     wrong: int
-
-
-@dataclass(frozen=True)
-class Lake:
-    """An S3 server with an input in it.
-
-    Attributes:
-        server: started.
-        rows: of the input.
-        shard_rows: the most rows of a shard.
-        folder: of the input, below the prefix.
-        prefix: of the input and the outputs, in the bucket.
-    """
-
-    server: S3Server
-    rows: int
-    shard_rows: int
-    folder: str = "in"
-    prefix: str = field(default_factory=lambda: uuid.uuid4().hex)
-
-    @property
-    def request(self) -> Json:
-        """What is asked of every run, but for its output."""
-        return {
-            "inputs": [f"s3://{BUCKET}/{self.prefix}/{self.folder}/**/*.parquet"],
-            "text": "text",
-            "id": "id",
-            "shard_rows": self.shard_rows,
-        }
-
-    def fill(self, *magic: str, poison: Mapping[int, str] | None = None) -> Lake:
-        """Store the input: texts with the magic words, some of them missing, some twice; `poison` by row."""
-        words: list[str | None] = [*texts(self.rows, *magic)]
-        for row in range(NO_TEXT_EVERY // 2, self.rows, NO_TEXT_EVERY):
-            words[row] = None
-        for row in range(REPEATED_EVERY, self.rows, REPEATED_EVERY):
-            words[row] = words[row - 1]
-        for row, text in (poison or {}).items():
-            words[row] = text
-        for file in range(FILES):
-            start, stop = file * self.rows // FILES, (file + 1) * self.rows // FILES
-            key = f"{self.prefix}/{self.folder}/dt=2026-01-0{file + 1}/tickets.parquet"
-            self._put(key, _parquet(words[start:stop], start, self.shard_rows))
-        return self
-
-    def new_output(self) -> str:
-        """Return an output that nobody has used."""
-        return f"s3://{BUCKET}/{self.prefix}/out/{uuid.uuid4().hex}"
-
-    def content(self, uri: str) -> bytes:
-        """Return an object."""
-        with self._client() as client:
-            content: bytes = client.get_object(Bucket=BUCKET, Key=_key(uri))["Body"].read()
-        return content
-
-    def names(self, output: str) -> set[str]:
-        """Return the names of all objects below an output."""
-        with self._client() as client:
-            pages = client.get_paginator("list_objects_v2").paginate(Bucket=BUCKET, Prefix=f"{_key(output)}/")
-            return {
-                entry["Key"].removeprefix(f"{_key(output)}/") for page in pages for entry in page.get("Contents", ())
-            }
-
-    def put_plan(self, plan: BulkPlan, output: str) -> BulkPlan:
-        """Let a run into this output go by a plan that was made for another one."""
-        request = plan.request.model_copy(update={"output": output})
-        copy = plan.model_copy(update={"job_id": str(uuid.uuid4()), "request": request})
-        self._put(f"{_key(output)}/_batchmill/plan.json", copy.model_dump_json().encode())
-        return copy
-
-    def manifest(self, output: str) -> BulkManifest:
-        """Return the manifest of an output."""
-        return BulkManifest.model_validate_json(self.content(f"{output}/manifest.json"))
-
-    def result(self, output: str) -> list[Row]:
-        """Return the rows of all parts of the manifest, in its order."""
-        return self._rows(part.uri for part in self.manifest(output).parts)
-
-    def rows_of_parts(self, output: str) -> list[Row]:
-        """Return the rows of whatever parts there are, in the order of their names."""
-        return self._rows(f"{output}/{name}" for name in sorted(self.names(output)) if name.endswith(".parquet"))
-
-    def _rows(self, uris: Iterable[str]) -> list[Row]:
-        parts = [pq.read_table(io.BytesIO(self.content(uri))) for uri in uris]
-        columns = pa.concat_tables(parts).select(Row._fields).to_pydict()
-        return [Row(*values) for values in zip(*columns.values(), strict=True)]
-
-    def _put(self, key: str, content: bytes) -> None:
-        with self._client() as client:
-            digest = hashlib.sha256(content).hexdigest()
-            client.put_object(Bucket=BUCKET, Key=key, Body=content, Metadata={"sha256": digest})
-
-    @contextmanager
-    def _client(self) -> Iterator[Any]:
-        client = self.server.client()
-        try:
-            yield client
-        finally:
-            client.close()
 
 
 @dataclass(frozen=True)
@@ -243,11 +121,11 @@ class BulkTrial:
 
     def parts(self, output: str) -> int:
         """Return how many parts of an output the reader has seen."""
-        return sum(key.startswith(_key(output)) and key.endswith(".parquet") for key in [*self.reader.seen])
+        return sum(key.startswith(key_of(output)) and key.endswith(".parquet") for key in [*self.reader.seen])
 
     def done(self, *outputs: str) -> bool:
         """Whether the reader has seen the end of these runs; of none given, of all."""
-        return all(f"{_key(output)}/_SUCCESS" in self.reader.seen for output in outputs or self.outputs)
+        return all(f"{key_of(output)}/_SUCCESS" in self.reader.seen for output in outputs or self.outputs)
 
     def end_of(self, task_id: str) -> Json | None:
         """Return the result of a task as its backend has it; None as long as there is none."""
@@ -312,15 +190,3 @@ def _comparable(manifest: BulkManifest, output: str) -> Json:
     document = manifest.model_dump_json(exclude=_TIMES).replace(output, "OUTPUT")
     comparable: Json = json.loads(document)
     return comparable
-
-
-def _key(uri: str) -> str:
-    return uri.removeprefix(f"s3://{BUCKET}/")
-
-
-def _parquet(words: Sequence[str | None], first: int, group_rows: int) -> bytes:
-    numbers = range(first, first + len(words))
-    table = pa.table({"id": [f"T-{number}" for number in numbers], "text": words, "number": list(numbers)})
-    content = io.BytesIO()
-    pq.write_table(table, content, row_group_size=group_rows, write_page_checksum=True)
-    return content.getvalue()

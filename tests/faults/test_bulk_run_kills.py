@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from tests.faults.bulk import Lake, Reference
+from tests.faults.lake import Lake
 from tests.faults.steps import OF_A_RUN
 from tests.faults.trial import FULL_ONLY
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.faults.bulk import BulkTrial
+    from tests.faults.bulk import BulkTrial, Reference
     from tests.s3_servers import S3Server
 
 KILLS: Final = 20
