@@ -25,7 +25,7 @@ demo: setup  ## Label 240 tickets on an embedded Valkey, with a real worker
 test: setup  ## Run every test
 	$(BIN)/python -m pytest
 
-faults: setup  ## Kill, freeze, cut and fill everything, over Valkey and Redis; FAULTS=long for 100,000 jobs
+faults: setup  ## Kill, freeze, cut and fill everything, over Valkey, Redis and SeaweedFS; FAULTS=long for 100,000 jobs
 	FAULTS=$(or $(FAULTS),full) $(BIN)/python -m pytest tests/faults
 
 check: setup  ## Lint, types, import rules, formatting

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import http.client
 import random
+import socket
+import struct
 import threading
 import time
 from collections import defaultdict, deque
@@ -15,12 +17,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Final, Self
 
 if TYPE_CHECKING:
-    import socket
     from collections.abc import Callable, Mapping
 
 DRIP_WAIT_S: Final = 0.05
 SIP_BYTES: Final = 65_536
 SIP_WAIT_S: Final = 0.1
+TRICKLE_BYTES: Final = 2_048
 _SLOW_DOWN: Final = b"<?xml version='1.0'?><Error><Code>SlowDown</Code><Message>secret words</Message></Error>"
 _REFUSED: Final = b"<?xml version='1.0'?><Error><Code>InvalidArgument</Code></Error>"
 _HOP_BY_HOP: Final = frozenset({"connection", "expect", "transfer-encoding", "content-length", "keep-alive"})
@@ -32,8 +34,11 @@ class Fault(StrEnum):
     THROTTLE = "throttle"  # 503 SlowDown, and the server never sees it
     CUT = "cut"  # half of the answer's body, then the end of the connection
     FLIP_ANSWER = "flip_answer"  # one bit of the answer's body
+    FLIP_END = "flip_end"  # one bit of the last byte of the answer's body
     FLIP_REQUEST = "flip_request"  # one bit of the request's body
+    RESET = "reset"  # half of the answer's body, then the connection is reset
     DRIP = "drip"  # the answer's body, byte by byte
+    TRICKLE = "trickle"  # the answer's body, slowly
     SIP = "sip"  # the request's body is taken slowly
     LOSE_ANSWER = "lose_answer"  # the server has done it, and nobody is told
     STALL = "stall"  # nothing is answered, for long
@@ -59,7 +64,7 @@ class S3Proxy:
         self.refuses: Callable[[Mapping[str, str]], bool] = lambda _: False
         self._port = port
         self._planned: defaultdict[str, deque[Fault]] = defaultdict(deque)
-        self._shares: dict[Fault, float] = {}
+        self._shares: dict[Fault, tuple[float, Callable[[str, Mapping[str, str]], bool]]] = {}
         self._random = random.Random(7)  # noqa: S311 - the same faults in every run
         self._lock = threading.Lock()
         self._stopping = threading.Event()
@@ -81,9 +86,9 @@ class S3Proxy:
         """Do this to the next requests of `method`."""
         self._planned[method].extend([fault] * times)
 
-    def share(self, fault: Fault, share: float) -> None:
-        """Do this to a share of all requests from now on."""
-        self._shares[fault] = share
+    def share(self, fault: Fault, share: float, of: Callable[[str, Mapping[str, str]], bool] = lambda *_: True) -> None:
+        """Do this to a share of all requests from now on, or of those whose method and headers are `of` a kind."""
+        self._shares[fault] = share, of
 
     def count(self, method: str) -> int:
         """Return how many requests of `method` there were."""
@@ -95,7 +100,15 @@ class S3Proxy:
             self.seen.append((method, headers))
             if self._planned[method]:
                 return self._planned[method].popleft()
-            return next((fault for fault, share in self._shares.items() if self._random.random() < share), None)
+            shares = [(fault, share) for fault, (share, of) in self._shares.items() if of(method, headers)]
+            return next((fault for fault, share in shares if self._random.random() < share), None)
+
+    def flipped(self, content: bytes) -> bytes:
+        """Return the content with one bit flipped, anywhere."""
+        if not content:
+            return content
+        at, bit = self._random.randrange(len(content)), self._random.randrange(8)
+        return content[:at] + bytes([content[at] ^ 1 << bit]) + content[at + 1 :]
 
     def stall(self) -> None:
         """Wait until the proxy closes."""
@@ -143,7 +156,7 @@ class _Handler(BaseHTTPRequestHandler):
         time.sleep(proxy.delay_s)
         if "if-none-match" in headers:
             proxy.before_put()
-        status, answer_headers, content = self._forward(_flipped(body) if fault is Fault.FLIP_REQUEST else body)
+        status, answer_headers, content = self._forward(proxy.flipped(body) if fault is Fault.FLIP_REQUEST else body)
         if fault is Fault.LOSE_ANSWER:
             self.close_connection = True
             return
@@ -191,19 +204,18 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header("Content-Length", str(len(content)))
         self.end_headers()
         if fault is Fault.FLIP_ANSWER:
-            content = _flipped(content)
-        if fault is Fault.CUT:
+            content = self.server.proxy.flipped(content)
+        if fault is Fault.FLIP_END:
+            content = content[:-1] + bytes([content[-1] ^ 1])
+        if fault in (Fault.CUT, Fault.RESET):
             content = content[: len(content) // 2]
             self.close_connection = True
-        for piece in [content[at : at + 1] for at in range(len(content))] if fault is Fault.DRIP else [content]:
-            self.wfile.write(piece)
-            if fault is Fault.DRIP:
+        piece_bytes = {Fault.DRIP: 1, Fault.TRICKLE: TRICKLE_BYTES}.get(fault) if fault else None
+        for at in range(0, len(content), piece_bytes or max(1, len(content))):
+            self.wfile.write(content[at : at + piece_bytes] if piece_bytes else content)
+            if piece_bytes:
                 self.wfile.flush()
                 time.sleep(DRIP_WAIT_S)
-
-
-def _flipped(content: bytes) -> bytes:
-    if not content:
-        return content
-    middle = len(content) // 2
-    return content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
+        if fault is Fault.RESET:
+            self.wfile.flush()
+            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

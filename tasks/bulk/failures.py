@@ -84,6 +84,13 @@ def is_transient(error: BaseException) -> bool:
     return isinstance(error, _TRANSIENT) or _is_full(error)
 
 
+def is_doubtful(error: BaseException) -> bool:
+    """Whether the data look damaged and may not be: no store has a checksum for a range that it sends."""
+    if isinstance(error, MessageError):
+        return error.__cause__ is not None and is_doubtful(error.__cause__)
+    return isinstance(error, UnreadableTable)
+
+
 def refusal(error: BaseException) -> MessageError:
     """Return what a task fails by: `error` in the contract's words. Never quotes a row."""
     if isinstance(error, MessageError):

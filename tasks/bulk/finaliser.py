@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from worker.storage.objects import ObjectInfo, ObjectStore
 
 READERS: Final = 8
+LOOKS: Final = 3  # at a part that is wrong, because a bit may have flipped on the way
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,15 +148,16 @@ def _manifest(
 
 
 def _stored(store: ObjectStore, info: ObjectInfo, plan: BulkPlan, key: str, shard: int) -> tuple[Part, PartRecord]:
-    try:
-        read = read_part(store, info)
-        wrong = "; ".join(contradictions(read, plan, key, shard))
-    except TableError as error:
-        wrong = error.reason
-    if wrong:
-        text = f"{info.uri}: this is not the part of shard {shard} ({wrong}); delete it, then resume the run"
-        raise MessageError(ErrorCode.OUTPUT_IN_USE, text)
-    return _file(store, info, read), read.record
+    for _ in range(LOOKS):
+        try:
+            read = read_part(store, info)
+            wrong = "; ".join(contradictions(read, plan, key, shard))
+        except TableError as error:
+            wrong = error.reason
+        if not wrong:
+            return _file(store, info, read), read.record
+    text = f"{info.uri}: this is not the part of shard {shard} ({wrong}); delete it, then resume the run"
+    raise MessageError(ErrorCode.OUTPUT_IN_USE, text)
 
 
 def _file(store: ObjectStore, info: ObjectInfo, read: StoredPart) -> Part:

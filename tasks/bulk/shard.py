@@ -7,8 +7,6 @@ the other one came out different, a marker says so, which the manifest counts. I
 from __future__ import annotations
 
 from contextlib import ExitStack
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final
 
 import structlog
@@ -24,9 +22,12 @@ from tasks.bulk.labelling import Labeller
 from tasks.bulk.layout import differs_uri, part_uri, rejects_uri
 from tasks.bulk.parts import part_names
 from tasks.bulk.planning import plan_key
+from worker.scratch import scratch
 from worker.storage.labelling import Span, write_part
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from schemas.bulk_plan import BulkPlan
     from tasks.bulk.labelling import Labelled
     from tasks.bulk.stores import Stores
@@ -83,7 +84,7 @@ class ShardRunner:
             return
         check_model(self._plan, self._model)
         with ExitStack() as stack:
-            directory = Path(stack.enter_context(TemporaryDirectory(prefix="batchmill-")))
+            directory = stack.enter_context(scratch())
             file = self._plan.inputs[self._plan.shards[self._shard].file]
             table = stack.enter_context(open_table(self._stores.of(file.uri), file))
             shard = self._plan.shards[self._shard]

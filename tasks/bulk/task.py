@@ -1,7 +1,8 @@
 """The two tasks of a bulk run: `bulk.classify` plans it and enqueues its shards, `bulk.shard` makes one part.
 
 Neither waits for the other. The shards leave in the same commit as the plan's answer, and the end of every shard, good
-or bad, looks whether the run is done. What may succeed later is tried again some times, the rest fails by its code.
+or bad, looks whether the run is done. What may succeed later is tried again some times, the rest fails by its code. A
+file that cannot be read is read again a few times before it is called damaged: a bit may have flipped on the way.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from schemas.names import (
 from tasks.bulk.afterwards import finalise_runs_of_dead_shards
 from tasks.bulk.attempts import open_attempts
 from tasks.bulk.coordinator import load_plan, plan_run, publish_plan
-from tasks.bulk.failures import is_transient, refusal
+from tasks.bulk.failures import is_doubtful, is_transient, refusal
 from tasks.bulk.finaliser import finalise
 from tasks.bulk.labelling import Labeller
 from tasks.bulk.layout import plan_uri
@@ -57,6 +58,7 @@ log = structlog.get_logger(__name__)
 
 WINDOW_ROWS: Final = 1024  # planned together: a wider window pads less, and nobody waits for one row of a shard
 RETRIES: Final = 8
+DOUBTS: Final = 3  # retries while the data look damaged
 FIRST_RETRY_S: Final = 2.0
 LAST_RETRY_S: Final = 60.0
 
@@ -95,7 +97,7 @@ class BulkTask(PrivateTask):
             raise Ignore from exc
         except (BatchmillError, MessageError, OSError) as exc:
             failed = refusal(exc)
-            if not is_transient(exc):
+            if not is_transient(exc) and not (is_doubtful(exc) and self.request.retries < DOUBTS):
                 raise failed from exc
             wait_s = min(FIRST_RETRY_S * 2**self.request.retries, LAST_RETRY_S)
             log.warning("bulk.retrying", task=self.name, error=type(exc).__name__, wait_s=wait_s)

@@ -79,7 +79,7 @@ class Fleet:
     @property
     def lines(self) -> str:
         """Everything that any worker has logged."""
-        return "".join(path.read_text(errors="replace") for path in sorted(self._directory.glob("*.log")))
+        return "".join(path.read_text(errors="replace") for path in sorted(self._directory.glob("*-*.log")))
 
     def kill(self, name: str, *, for_good: bool = False) -> Kill:
         """`kill -9` one worker; its supervisor starts it again, unless it is `for_good`."""

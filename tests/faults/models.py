@@ -4,7 +4,7 @@ The words stand in the tickets' texts, anywhere: `segfault` reads address 0, `ex
 batch take 250 ms, `outofmemory` raises MemoryError, `panic` what a Rust extension raises, `raise` a RuntimeError,
 `stuck` never returns and cannot be cancelled; `unreadable` reads address 0 already where texts become tokens. Before
 all that a line of the journal says what runs, and where. No code of the worker knows these words. The plain Celery task
-`faults.nap` sleeps.
+`faults.nap` sleeps. In the directory `traps` beside the journal the worker finds at which steps of a bulk run to die.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tasks.app import create_app, load_workload
 from tasks.classify.pipeline import text_of
-from tasks.commands.worker import run, wait_for_broker
+from tasks.commands.worker import leave, run, wait_for_broker
+from tests.faults.steps import Traps, set_traps
 from worker import logs
 from worker.lifecycle import Workload
 from worker.settings import load
@@ -29,7 +30,10 @@ from worker.settings import load
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from worker.jobs import Cancellation, Item, Job, Model, Pipeline
+    from schemas.messages import Truncation
+    from tasks.classify.model import TicketClassifier
+    from tasks.classify.pipeline import ClassifyPipeline
+    from worker.jobs import Cancellation, Item, Job
     from worker.settings import Settings
 
 _MAGIC: Final = re.compile(r"\b(segfault|exit|outofmemory|panic|raise|stuck)\b|\bsleep(\d+)\b")
@@ -80,10 +84,12 @@ class Journal:
 class MisbehavingModel:
     """A model whose rows may be `Spoilt`. Rows for warm-up are not."""
 
-    def __init__(self, inner: Model, journal: Journal) -> None:
+    def __init__(self, inner: TicketClassifier, journal: Journal) -> None:
         self.name = inner.name
         self.info = inner.info
         self.max_length = inner.max_length
+        self.labels = inner.labels
+        self.multi_label = inner.multi_label
         self._inner = inner
         self._journal = journal
 
@@ -105,30 +111,39 @@ class MisbehavingModel:
 class SpoilingPipeline:
     """A pipeline that spoils the rows whose texts hold a magic word, and names every row's job."""
 
-    inner: Pipeline
+    inner: ClassifyPipeline
     journal: Journal
 
     def open(self, job: Job, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
         self.inner.open(job, args, kwargs)
 
     def prepare(self, items: Sequence[Item]) -> None:
-        unreadable = [item.job.id for item in items if "unreadable" in _text(item)]
-        if unreadable:
-            self.journal.write(unreadable)
-            ctypes.string_at(0)
+        texts = [str(text_of(item.source)) for item in items]  # type: ignore[arg-type] # always a ticket
+        self._look(items, texts)
         self.inner.prepare(items)
+        self._spoil(items, texts)
         for item in items:
-            magic = _MAGIC.search(_text(item))
-            fault, sleep_ms = magic.groups() if magic else (None, None)
-            item.features = Spoilt(item.features, item.job.id, fault or "", int(sleep_ms or 0))
             item.key = None  # a row for each item: no job hides behind another
+
+    def encode(self, lane: str, items: Sequence[Item], texts: Sequence[str], truncation: Truncation) -> None:
+        self._look(items, texts)
+        self.inner.encode(lane, items, texts, truncation)
+        self._spoil(items, texts)
 
     def complete(self, job: Job) -> dict[str, object]:
         return self.inner.complete(job)
 
+    def _look(self, items: Sequence[Item], texts: Sequence[str]) -> None:
+        unreadable = [item.job.id for item, text in zip(items, texts, strict=True) if "unreadable" in text]
+        if unreadable:
+            self.journal.write(unreadable)
+            ctypes.string_at(0)
 
-def _text(item: Item) -> str:
-    return str(text_of(item.source))  # type: ignore[arg-type] # always a ticket
+    def _spoil(self, items: Sequence[Item], texts: Sequence[str]) -> None:
+        for item, text in zip(items, texts, strict=True):
+            magic = _MAGIC.search(text)
+            fault, sleep_ms = magic.groups() if magic else (None, None)
+            item.features = Spoilt(item.features, item.job.id, fault or "", int(sleep_ms or 0))
 
 
 def _misbehave(fault: str) -> None:
@@ -166,8 +181,9 @@ def main() -> None:
 
     app.task(name="faults.nap")(nap)
     app.load = load_misbehaving
+    set_traps(app, Traps(Path(sys.argv[1]).with_name("traps")))
     wait_for_broker(settings)
-    sys.exit(run(app, task_events=False))
+    leave(run(app, task_events=False))
 
 
 if __name__ == "__main__":

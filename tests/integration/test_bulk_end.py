@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from tasks.bulk.audit import Trouble
-from tasks.bulk.finaliser import Verdict, finalise, read_manifest
+from tasks.bulk.finaliser import LOOKS, Verdict, finalise, read_manifest
 from tasks.bulk.layout import manifest_uri, success_uri
 from tasks.bulk.stores import Stores
 from tasks.bulk.verify import verify
@@ -91,6 +91,15 @@ def test_a_finaliser_goes_on_through_a_store_that_throttles_and_breaks_off(run: 
     assert verdict.manifest == read_manifest(run.store, run.output)
     assert [file.uri for file in run.store.list(f"{run.output}/")][-1] == manifest_uri(run.output)
     assert run.store.exists(success_uri(run.output))
+
+
+def test_a_part_of_which_a_bit_flips_on_the_way_is_looked_at_again(run: BulkRun, proxy: S3Proxy) -> None:
+    run.finish_all()
+    flips = iter(range(LOOKS - 1))
+    proxy.share(Fault.FLIP_END, 1.0, of=lambda _, headers: "range" in headers and next(flips, None) is not None)
+
+    assert finalise(run.store, run.plan).manifest == read_manifest(run.store, run.output)
+    assert list(flips) == []
 
 
 def test_a_run_on_s3_is_sound_until_a_bit_flips_that_the_store_does_not_tell(run: BulkRun, seaweed: S3Server) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 import worker.storage.errors as storage_errors
 from schemas.errors import ErrorCode, MessageError
-from tasks.bulk.failures import CODES, is_transient, refusal, refusing
+from tasks.bulk.failures import CODES, is_doubtful, is_transient, refusal, refusing
 from worker import errors
 from worker.errors import BatchmillError, BrokenPart, ColumnError, Draining, ItemFailed, TableError, UnreadableTable
 from worker.storage.errors import (
@@ -109,6 +109,15 @@ def test_transient_is_what_another_try_may_mend() -> None:
     assert {kind for kind in kinds() if is_transient(example(kind))} == {Unavailable, OutOfSpace, BrokenPart, Draining}
     assert not is_transient(OSError(errno.EACCES, "Permission denied"))
     assert not is_transient(ValueError())
+
+
+def test_only_what_cannot_be_read_is_doubtful() -> None:
+    assert is_doubtful(UnreadableTable(URI, "page 3 is damaged"))
+    with pytest.raises(MessageError) as refused, refusing():
+        raise UnreadableTable(URI, "page 3 is damaged")
+    assert is_doubtful(refused.value)
+    assert not is_doubtful(ColumnError(URI, "text", "no"))
+    assert not is_doubtful(refusal(UnreadableTable(URI, "of nobody knows what")))
 
 
 def test_a_refusal_is_as_transient_as_its_cause() -> None:
