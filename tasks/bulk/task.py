@@ -9,43 +9,36 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from functools import partial
-from time import time
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import structlog
 from celery.exceptions import Ignore, Reject
 
-from schemas.bulk import BulkAnswer, BulkShard, parse_bulk_classify, parse_bulk_shard
+from schemas.bulk import BulkAnswer, parse_bulk_classify, parse_bulk_shard
 from schemas.bulk_plan import BatchLimits
 from schemas.errors import MessageError
 from schemas.names import (
-    ENQUEUED_AT_HEADER,
-    PRIORITY_BULK_SHARD,
-    QUEUE_BULK,
     TASK_BULK_CLASSIFY,
     TASK_BULK_SHARD,
     TASK_CLASSIFY,
 )
 from tasks.bulk.afterwards import finalise_runs_of_dead_shards
-from tasks.bulk.attempts import open_attempts
 from tasks.bulk.coordinator import load_plan, plan_run, publish_plan
 from tasks.bulk.failures import is_doubtful, is_transient, refusal
 from tasks.bulk.finaliser import finalise
 from tasks.bulk.labelling import Labeller
-from tasks.bulk.layout import plan_uri
-from tasks.bulk.planning import plan_key
+from tasks.bulk.sending import enqueue
 from tasks.bulk.shard import ShardRunner, lane_of, planned_model
 from tasks.bulk.stores import Stores
 from tasks.classify.pipeline import check_options
 from worker.errors import BatchmillError, Cancelled, Draining, NotBatched
 from worker.isolation import message_failure
-from worker.ops.ends import ended
 from worker.slots import occupied
 from worker.storage.labelling import Span
 from worker.task import PrivateTask
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from schemas.bulk import BulkClassify
     from schemas.bulk_plan import BulkPlan
@@ -183,29 +176,6 @@ def register(app: BatchApp) -> None:
     app.register_task(BulkClassifyTask(stores))
     app.register_task(BulkShardTask(stores))
     app.on_dead_letters = lambda: finalise_runs_of_dead_shards(app.backend.client, stores)
-
-
-def enqueue(app: Any, plan: BulkPlan, shards: Sequence[int]) -> list[str]:  # noqa: ANN401 - any Celery application
-    """Send a message for each of these shards of a run, unless it still waits or runs; return their task ids.
-
-    Args:
-        app: its result backend knows what has ended.
-        plan: the run's.
-        shards: those whose parts are missing.
-    """
-    attempts = open_attempts(plan.job_id, shards, partial(ended, app.backend.client))
-    uri, key = plan_uri(plan.request.output), plan_key(plan)
-    for shard, (_, task_id) in attempts.items():
-        app.send_task(
-            TASK_BULK_SHARD,
-            kwargs=BulkShard(plan=uri, plan_key=key, shard=shard).model_dump(mode="json"),
-            task_id=task_id,
-            queue=QUEUE_BULK,
-            priority=PRIORITY_BULK_SHARD,
-            headers={ENQUEUED_AT_HEADER: time()},
-            add_to_parent=False,  # or the answer would list them all as its children
-        )
-    return [task_id for _, task_id in attempts.values()]
 
 
 def batch_limits(slot: Slot, model: TicketClassifier) -> BatchLimits:

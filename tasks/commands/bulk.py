@@ -9,6 +9,7 @@ import click
 
 from tasks.bulk.finaliser import finalise
 from tasks.bulk.layout import manifest_uri
+from tasks.bulk.sending import enqueue
 from tasks.bulk.state import Standing
 from tasks.bulk.stores import Stores
 from tasks.bulk.verify import verify as verify_run
@@ -147,8 +148,6 @@ def verify(*, target: str, as_json: bool) -> None:
 def _send(run: Run, shards: Sequence[int]) -> list[str]:
     if not shards:
         return []
-    from tasks.bulk.task import enqueue  # noqa: PLC0415 - ONNX Runtime comes with it, which only the tasks need
-
     with open_client(run.settings) as app:
         return enqueue(app, run.plan, shards)
 
