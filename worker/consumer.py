@@ -16,6 +16,7 @@ from redis.exceptions import RedisError
 
 from schemas.errors import ErrorCode, MessageError
 from worker import protocol
+from worker.transport import writing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -80,7 +81,8 @@ class Consumer(consumer.Consumer):  # type: ignore[misc] # celery has no types
         """Hand back what a lost connection left behind: what is held, but neither runs here nor awaits its record."""
         super().on_ready()
         here = self.pool.held_tags()
-        self.app.custody.give_back([tag for tag in self.app.custody.tags() if tag not in here])
+        with writing():
+            self.app.custody.give_back([tag for tag in self.app.custody.tags() if tag not in here])
 
     def _check(self, message: Any) -> None:  # noqa: ANN401 - kombu's message
         """Raise `MessageError` unless the message can be handed to Celery."""

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 import structlog
 from kombu.transport import TRANSPORT_ALIASES, redis, virtual
 from kombu.utils.json import dumps
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import OutOfMemoryError, ReadOnlyError, ResponseError
 
 from worker import keys
 from worker.fetching import Fetcher
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 _OPTIONS: Final = ("custody", "room")
+_UNWRITABLE: Final = ("MISCONF", "MASTERDOWN", "NOREPLICAS", "LOADING")
 
 _publishing = threading.local()
 
@@ -43,6 +46,21 @@ def holding_back(messages: list[tuple[str, str]] | None) -> Iterator[None]:
         yield
     finally:
         _publishing.messages = outer
+
+
+@contextmanager
+def writing() -> Iterator[None]:
+    """Treat a server that takes no writes now, after a failover, say, like one that is gone: it will mend.
+
+    Raises:
+        ConnectionError: in place of what the server said, so that Celery tries again instead of ending the worker.
+    """
+    try:
+        yield
+    except ResponseError as exc:
+        if isinstance(exc, ReadOnlyError | OutOfMemoryError) or str(exc).startswith(_UNWRITABLE):
+            raise RedisConnectionError(f"the server takes no writes: {type(exc).__name__}") from exc
+        raise
 
 
 class QoS(virtual.QoS):  # type: ignore[misc] # kombu has no types
@@ -79,6 +97,11 @@ class _Draining:
     def __init__(self, *args: Any, **options: Any) -> None:  # noqa: ANN401 - kombu's own signature
         self._arrived = deque()
         super().__init__(*args, **options)
+
+    def _queue_bind(self, *args: Any) -> None:  # noqa: ANN401 - kombu's own signature
+        """Note a binding, as at every connect."""
+        with writing():
+            super()._queue_bind(*args)  # type: ignore[misc]
 
     def basic_consume(self, queue: str, *args: Any, **options: Any) -> object:  # noqa: ANN401 - kombu's own signature
         """Consume from one more queue, from the next turn of the event loop on."""

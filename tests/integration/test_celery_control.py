@@ -157,7 +157,7 @@ def test_stats_count_what_the_engine_did(app: Celery) -> None:
 def test_it_answers_ping_and_names_its_tasks(app: Celery) -> None:
     assert asked(app, "ping") == {"ok": "pong"}
     assert "classify.tickets" in asked(app, "registered")
-    assert [queue["name"] for queue in asked(app, "active_queues")] == ["classify"]
+    assert [queue["name"] for queue in asked(app, "active_queues")] == ["classify", "bulk"]
 
 
 @pytest.mark.parametrize(

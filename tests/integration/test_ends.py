@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def test_results_ends_and_cancels_count_and_what_waits_or_runs_does_not(client: redis.Redis) -> None:
     client.flushall()
-    client.set(f"{keys.RESULT_PREFIX}with a result", b"{}")
+    client.set(f"{keys.RESULT_PREFIX}with a result", b'{"status": "SUCCESS", "result": null}')
     client.set(f"{keys.JOB_PREFIX}done", b"D")
     client.set(f"{keys.JOB_PREFIX}held", b"H worker:boot:1 bulk tag 0")
     client.set(f"{keys.JOB_PREFIX}free", b"F 0")
