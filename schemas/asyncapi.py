@@ -14,14 +14,18 @@ from schemas.names import (
     PRIORITY_MIN,
     QUEUE_BULK,
     QUEUE_CLASSIFY,
+    QUEUE_OCR,
     TASK_BULK_CLASSIFY,
     TASK_CLASSIFY,
+    TASK_OCR_DOCUMENTS,
 )
 
 REQUEST_FILE: Final = "classify-tickets.request.schema.json"
 RESULT_FILE: Final = "classify-tickets.result.schema.json"
 BULK_REQUEST_FILE: Final = "bulk-classify.request.schema.json"
 BULK_RESULT_FILE: Final = "bulk-classify.result.schema.json"
+OCR_REQUEST_FILE: Final = "ocr-documents.request.schema.json"
+OCR_RESULT_FILE: Final = "ocr-documents.result.schema.json"
 
 Document = dict[str, JsonValue]
 
@@ -33,23 +37,28 @@ def document() -> Document:
         "info": {
             "title": "batchmill",
             "version": "1",
-            "description": "Classifies tickets that are sent as Celery tasks over Redis or Valkey, or stand in files.",
+            "description": "Classifies tickets that are sent as Celery tasks over Redis or Valkey, or stand in files; "
+            "reads the text of scans, images and PDFs.",
         },
         "defaultContentType": "application/json",
         "channels": {
             "classify": _request_channel(QUEUE_CLASSIFY, "request"),
+            "ocr": _request_channel(QUEUE_OCR, "ocrRequest"),
             "bulk": _request_channel(QUEUE_BULK, "bulkRequest"),
             "result": _result_channel(),
         },
         "operations": {
             "classifyTickets": _operation("classify", "request", "success"),
+            "ocrDocuments": _operation("ocr", "ocrRequest", "ocrSuccess"),
             "bulkClassify": _operation("bulk", "bulkRequest", "bulkSuccess"),
         },
         "components": {
             "messages": {
                 "request": _request_message(TASK_CLASSIFY, REQUEST_FILE),
+                "ocrRequest": _request_message(TASK_OCR_DOCUMENTS, OCR_REQUEST_FILE),
                 "bulkRequest": _request_message(TASK_BULK_CLASSIFY, BULK_REQUEST_FILE),
                 "success": _result_message("SUCCESS", {"$ref": f"./{RESULT_FILE}"}),
+                "ocrSuccess": _result_message("SUCCESS", {"$ref": f"./{OCR_RESULT_FILE}"}),
                 "bulkSuccess": _result_message("SUCCESS", {"$ref": f"./{BULK_RESULT_FILE}"}),
                 "failure": _result_message("FAILURE", _EXCEPTION),
             }
@@ -72,7 +81,10 @@ def _result_channel() -> Document:
         "parameters": {
             "task_id": {"description": "The id of the request.", "location": "$message.header#/id"},
         },
-        "messages": {name: {"$ref": f"#/components/messages/{name}"} for name in ("success", "bulkSuccess", "failure")},
+        "messages": {
+            name: {"$ref": f"#/components/messages/{name}"}
+            for name in ("success", "ocrSuccess", "bulkSuccess", "failure")
+        },
     }
 
 

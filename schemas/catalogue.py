@@ -1,6 +1,6 @@
 """What each error code means and what a producer does about it: the source of the table in the docs.
 
-Every code stands in exactly one of the two mappings, which a test holds.
+Every code stands in exactly one of the three mappings, which a test holds.
 This module does not know how or when an error arises.
 """
 
@@ -62,6 +62,71 @@ ITEM_CODES: Final[Mapping[ErrorCode, Explanation]] = MappingProxyType(
             "Memory ran out while this item was processed, also when it ran alone.",
             "Shorten the input, or give the worker more memory.",
         ),
+        ErrorCode.MISSING_DOCUMENT: Explanation(
+            "The document has neither a `uri` nor a `content` that is a string.",
+            "Give it one of the two.",
+        ),
+        ErrorCode.FORBIDDEN_URI: Explanation(
+            "The document's address is no plain `s3://BUCKET/KEY`, or outside of what the worker may read.",
+            "Put the document under an allowed bucket and prefix, under a key without `%`, `..` or odd characters.",
+        ),
+        ErrorCode.INVALID_BASE64: Explanation(
+            "The document's content is no base64 of the standard alphabet, with padding and without line breaks.",
+            "Encode the file's bytes as RFC 4648, section 4, says.",
+        ),
+        ErrorCode.DOCUMENT_TOO_LARGE: Explanation(
+            "The document has more bytes than the worker accepts.",
+            "Send a smaller file, or split it; a document in a store may be larger than one inside a message.",
+        ),
+        ErrorCode.EMPTY_DOCUMENT: Explanation(
+            "The document has no bytes or no pages.",
+            "Check how the file was written.",
+        ),
+        ErrorCode.UNSUPPORTED_FORMAT: Explanation(
+            "The bytes are no JPEG, PNG, TIFF, WebP, BMP, GIF or PDF, whatever the file's name says, or a rare kind.",
+            "Convert the document into one of these formats.",
+        ),
+        ErrorCode.ENCRYPTED_DOCUMENT: Explanation(
+            "The PDF opens only with a password, or with a key that the worker does not have.",
+            "Remove the protection and send it again.",
+        ),
+        ErrorCode.DAMAGED_DOCUMENT: Explanation(
+            "The document or the page is cut off, or its parts contradict each other; nothing is guessed.",
+            "Send the intact file; the pages of the same document that have a result are good.",
+        ),
+        ErrorCode.TOO_MANY_PAGES: Explanation(
+            "The document has more pages than the worker accepts.",
+            "Split it.",
+        ),
+        ErrorCode.NO_SUCH_PAGE: Explanation(
+            "The request names a page that the document does not have.",
+            "Ask for pages that exist; the message says how many there are.",
+        ),
+        ErrorCode.IMAGE_TOO_LARGE: Explanation(
+            "The image has more pixels, or takes more memory to decode, than the worker accepts.",
+            "Send it at a lower resolution: 300 dpi are plenty to read from.",
+        ),
+        ErrorCode.DECODE_TIMEOUT: Explanation(
+            "The document or the page took more time to decode than the worker allows.",
+            "Print the document into a new PDF, or send its pages as images.",
+        ),
+    }
+)
+
+STORE_CODES: Final[Mapping[ErrorCode, Explanation]] = MappingProxyType(
+    {
+        ErrorCode.OBJECT_NOT_FOUND: Explanation(
+            "An object does not exist: a document, or what a bulk run names, such as `since_manifest`.",
+            "Correct its address, or upload it first.",
+        ),
+        ErrorCode.STORE_FORBIDDEN: Explanation(
+            "The store refuses the worker's credentials, or there are none.",
+            "Give the workers what boto3 reads, with rights to list, read and create; then send or resume again.",
+        ),
+        ErrorCode.STORE_UNAVAILABLE: Explanation(
+            "The store gave no good answer over many tries.",
+            "Send the document again, or resume the run, once the store is well: what is done is kept.",
+        ),
     }
 )
 
@@ -76,7 +141,7 @@ MESSAGE_CODES: Final[Mapping[ErrorCode, Explanation]] = MappingProxyType(
             "Correct its spelling or remove it; the message names it.",
         ),
         ErrorCode.DUPLICATE_ID: Explanation(
-            "Two tickets of one message have the same id.",
+            "Two tickets or documents of one message have the same id.",
             "Make the ids unique within the message.",
         ),
         ErrorCode.NO_TICKETS: Explanation(
@@ -87,13 +152,21 @@ MESSAGE_CODES: Final[Mapping[ErrorCode, Explanation]] = MappingProxyType(
             "More tickets than one message may hold.",
             "Spread them over several messages.",
         ),
+        ErrorCode.NO_DOCUMENTS: Explanation(
+            "The list of documents is empty.",
+            "Send at least one document.",
+        ),
+        ErrorCode.TOO_MANY_DOCUMENTS: Explanation(
+            "More documents than one message may hold.",
+            "Spread them over several messages.",
+        ),
         ErrorCode.MESSAGE_TOO_LARGE: Explanation(
             "The JSON body has more bytes than the worker accepts.",
-            "Send fewer or shorter tickets in one message.",
+            "Send fewer or shorter tickets in one message; put documents into a store and send their addresses.",
         ),
         ErrorCode.RESULT_TOO_LARGE: Explanation(
             "The result would have more bytes than the worker may store.",
-            "Send fewer tickets in one message, or ask for a smaller `top_k`.",
+            "Send fewer tickets or documents in one message, or ask for a smaller `top_k`.",
         ),
         ErrorCode.UNKNOWN_MODEL: Explanation(
             "No worker of this queue has the model that the message asks for.",
@@ -138,18 +211,6 @@ MESSAGE_CODES: Final[Mapping[ErrorCode, Explanation]] = MappingProxyType(
         ErrorCode.SCHEMA_MISMATCH: Explanation(
             "A column has types in different input files that no common type holds.",
             "Rewrite the file that the message names, or run the two kinds of files apart.",
-        ),
-        ErrorCode.OBJECT_NOT_FOUND: Explanation(
-            "An object that the request names, such as `since_manifest`, does not exist.",
-            "Correct its address, or leave it out.",
-        ),
-        ErrorCode.STORE_FORBIDDEN: Explanation(
-            "The store refuses the worker's credentials, or there are none.",
-            "Give the workers what boto3 reads, with rights to list, read and create; then resume the run.",
-        ),
-        ErrorCode.STORE_UNAVAILABLE: Explanation(
-            "The store gave no good answer over many tries.",
-            "Resume the run once the store is well: what is done is kept.",
         ),
         ErrorCode.OUT_OF_SPACE: Explanation(
             "The worker's disk, the output's disk or its quota is full.",

@@ -12,13 +12,15 @@ from pydantic import BaseModel, JsonValue
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
-from schemas import asyncapi, bulk_examples
+from schemas import asyncapi, bulk_examples, ocr_examples
 from schemas.bulk import BulkAnswer, BulkClassify, BulkShard
 from schemas.bulk_manifest import BulkManifest, PartRecord
 from schemas.bulk_plan import BulkPlan
 from schemas.examples import request_example, result_example
 from schemas.manifest import ModelManifest
 from schemas.messages import ClassifyTickets
+from schemas.ocr import OcrDocuments, OcrResult
+from schemas.ocr_manifest import OcrManifest
 from schemas.results import ClassifyResult
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
@@ -36,7 +38,10 @@ def documents() -> dict[str, Document]:
     return {
         asyncapi.REQUEST_FILE: _schema_document(ClassifyTickets, request_example()),
         asyncapi.RESULT_FILE: _schema_document(ClassifyResult, result_example()),
+        asyncapi.OCR_REQUEST_FILE: _schema_document(OcrDocuments, ocr_examples.request_example()),
+        asyncapi.OCR_RESULT_FILE: _schema_document(OcrResult, ocr_examples.result_example()),
         "model-manifest.schema.json": _schema_document(ModelManifest),
+        "ocr-model-manifest.schema.json": _schema_document(OcrManifest),
         **_bulk_documents(),
         "asyncapi.json": asyncapi.document(),
     }

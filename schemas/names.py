@@ -10,6 +10,9 @@ from typing import Final
 TASK_CLASSIFY: Final = "classify.tickets"
 QUEUE_CLASSIFY: Final = "classify"
 
+TASK_OCR_DOCUMENTS: Final = "ocr.documents"
+QUEUE_OCR: Final = "ocr"
+
 TASK_BULK_CLASSIFY: Final = "bulk.classify"
 TASK_BULK_SHARD: Final = "bulk.shard"
 QUEUE_BULK: Final = "bulk"

@@ -15,15 +15,16 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
-from schemas import bulk_examples
+from schemas import bulk_examples, ocr_examples
 from schemas.bulk import BulkAnswer, BulkClassify
 from schemas.bulk_manifest import BulkManifest, Part, Tally
 from schemas.bulk_plan import InputFile
-from schemas.catalogue import ITEM_CODES, MESSAGE_CODES, Explanation
+from schemas.catalogue import ITEM_CODES, MESSAGE_CODES, STORE_CODES, Explanation
 from schemas.errors import ErrorCode, ItemError
 from schemas.examples import request_example, result_example
 from schemas.export import json_schema
 from schemas.messages import ClassifyTickets, Ticket
+from schemas.ocr import Document, DocumentResult, Line, OcrDocuments, OcrResult, OcrTimings, PageResult
 from schemas.results import ClassifyResult, LabelScore, ModelInfo, TicketResult, Timings
 
 Schema = Mapping[str, Any]  # JSON as pydantic generates it
@@ -37,6 +38,13 @@ _TABLED: Final = (
     ItemError,
     ModelInfo,
     Timings,
+    OcrDocuments,
+    Document,
+    OcrResult,
+    DocumentResult,
+    PageResult,
+    Line,
+    OcrTimings,
     BulkClassify,
     BulkAnswer,
     BulkManifest,
@@ -63,9 +71,12 @@ def blocks() -> dict[str, str]:
     return {
         **{model.__name__: field_table(model) for model in _TABLED},
         "item-errors": error_table(ITEM_CODES),
+        "store-errors": error_table(STORE_CODES),
         "message-errors": error_table(MESSAGE_CODES),
         "request-example": _json_block(request_example()),
         "result-example": _json_block(result_example()),
+        "ocr-request-example": _json_block(ocr_examples.request_example()),
+        "ocr-result-example": _json_block(ocr_examples.result_example()),
         "bulk-request-example": _json_block(bulk_examples.example(bulk_examples.REQUEST)),
     }
 

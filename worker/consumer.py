@@ -86,7 +86,7 @@ class Consumer(consumer.Consumer):  # type: ignore[misc] # celery has no types
 
     def _check(self, message: Any) -> None:  # noqa: ANN401 - kombu's message
         """Raise `MessageError` unless the message can be handed to Celery."""
-        limit = self.app.settings.max_message_bytes
+        limit = self.app.message_bytes_of(message.delivery_info["routing_key"])
         if not isinstance(message.body, str | bytes):
             raise MessageError(ErrorCode.NOT_JSON, "the body is no text in the encoding that body_encoding names")
         if len(message.body) > limit:

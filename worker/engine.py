@@ -246,7 +246,7 @@ class Engine:
         self._account(batch, jobs, monotonic() - started_s)
         for row, outcome in zip(batch.rows, outcomes, strict=True):
             for item in row:
-                item.outcome = outcome
+                item.outcome, item.features = outcome, None
         if lane.spawns:
             self._spawn(batch.items)
         self._settle(batch.items)

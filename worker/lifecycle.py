@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -36,12 +36,14 @@ class Workload:
     """What a worker serves.
 
     Attributes:
-        models: by lane name.
+        models: by lane name; warmed and calibrated before the first message.
         pipelines: by task name.
+        lanes: by name, those that are warm and have their own policies already.
     """
 
     models: Mapping[str, Model]
     pipelines: Mapping[str, Pipeline]
+    lanes: Mapping[str, Lane] = field(default_factory=dict)
 
 
 class BatchApp(Celery):  # type: ignore[misc] # celery has no types
@@ -51,7 +53,8 @@ class BatchApp(Celery):  # type: ignore[misc] # celery has no types
         main: its name.
         settings: its options.
         load: loads what it serves.
-        slots: by queue, for those whose messages run outside the batcher: how many of them at a time.
+        slots: by queue, for those whose messages take long: how many of them it holds at a time.
+        message_bytes: by queue, for those whose messages may be larger than others'.
         options: Celery's own.
 
     Attributes:
@@ -71,12 +74,14 @@ class BatchApp(Celery):  # type: ignore[misc] # celery has no types
         settings: Settings,
         load: Callable[[Settings], Workload],
         slots: Mapping[str, int] | None = None,
+        message_bytes: Mapping[str, int] | None = None,
         **options: Any,  # noqa: ANN401 - Celery's own signature
     ) -> None:
         super().__init__(main, **options)
         self.settings = settings
         self.load = load
         self.slots = slots or {}
+        self._message_bytes = message_bytes or {}
         self.on_dead_letters = _nothing
         self.terms = Terms(
             lease_s=settings.lease_s, result_ttl_s=settings.result_ttl_s, max_crashes=settings.max_crashes
@@ -85,6 +90,10 @@ class BatchApp(Celery):  # type: ignore[misc] # celery has no types
     def uses_utc_timezone(self) -> bool:
         """Return True: Celery asks this of its settings for every message, and they take their time to answer."""
         return True
+
+    def message_bytes_of(self, queue: str) -> int:
+        """Return how large the body of a message on a queue may be."""
+        return self._message_bytes.get(queue, self.settings.max_message_bytes)
 
     @cached_property
     def custody(self) -> Custody:
@@ -126,7 +135,8 @@ def build_engine(workload: Workload, listener: Listener, settings: Settings) -> 
         ageing_s=settings.ageing_s,
     )
     return Engine(
-        {name: Lane(model, _calibrated(model, policy)) for name, model in workload.models.items()},
+        {name: Lane(model, _calibrated(model, policy)) for name, model in workload.models.items()}
+        | dict(workload.lanes),
         listener,
         runners=settings.runners or available_cpus(),
         batch_timeout_s=settings.batch_timeout_s,

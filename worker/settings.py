@@ -44,6 +44,7 @@ def _split(value: object) -> object:
     return value
 
 
+Sources = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)]
 Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split), Field(min_length=1)]
 
 
@@ -93,6 +94,19 @@ class Settings(BaseSettings):
         ge=0,
         le=256,
         description="Threads that run batches on the shared session; 0 = one per CPU of the cgroup.",
+    )
+
+    # Text recognition, for the queue `ocr`
+    ocr_model: str = Field(
+        default="accurate",
+        min_length=1,
+        description="OCR model to serve: `accurate`, `latin`, `fast` or `tiny`, or a name below the models directory.",
+    )
+    document_sources: Sources = Field(
+        default=(), description="From where documents may be read: `s3://bucket` or `s3://bucket/prefix/`, each."
+    )
+    max_document_message_bytes: int = Field(
+        default=12 * MIB, ge=1024, description="Largest JSON body of a message on the queue `ocr`."
     )
 
     # Batching
