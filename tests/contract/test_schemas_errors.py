@@ -3,12 +3,12 @@ import pickle
 import pytest
 from celery import Celery
 
-from schemas.catalogue import ITEM_CODES, MESSAGE_CODES
+from schemas.catalogue import ITEM_CODES, MESSAGE_CODES, STORE_CODES
 from schemas.errors import ErrorCode, MessageError
 
 
-def test_every_code_is_explained_once_as_an_items_or_a_messages() -> None:
-    assert [*ITEM_CODES, *MESSAGE_CODES] == list(ErrorCode)
+def test_every_code_is_explained_once() -> None:
+    assert [*ITEM_CODES, *STORE_CODES, *MESSAGE_CODES] == list(ErrorCode)
 
 
 def test_a_message_error_reads_as_code_and_text() -> None:
