@@ -100,9 +100,7 @@ def _as_json(page: Read) -> str:
 
 
 def _draw(page: Read, path: Path) -> None:
-    import cv2  # noqa: PLC0415 - as above
-
-    from tasks.ocr.overlay import overlaid  # noqa: PLC0415
+    from tasks.ocr.overlay import overlaid_png  # noqa: PLC0415 - as above
 
     if page.read is not None:
-        path.write_bytes(cv2.imencode(".png", overlaid(page.image, page.read))[1].tobytes())
+        path.write_bytes(overlaid_png(page.image, page.read))

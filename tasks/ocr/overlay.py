@@ -42,3 +42,8 @@ def overlaid(image: NDArray[np.uint8], page: Page) -> NDArray[np.uint8]:
         size = max(_LEAST_FONT_PX, round(_FONT_SHARE * float(np.linalg.norm(line.corners[3] - line.corners[0]))))
         cv2.putText(both, line.text, (page.width + int(left), int(bottom)), colour, face, size, _WEIGHT)
     return both
+
+
+def overlaid_png(image: NDArray[np.uint8], page: Page) -> bytes:
+    """Return the picture of `overlaid` as a PNG file."""
+    return cv2.imencode(".png", overlaid(image, page))[1].tobytes()
