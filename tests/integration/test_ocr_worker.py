@@ -11,6 +11,7 @@ from celery import chain
 from schemas.errors import ErrorCode
 from schemas.ocr import DocumentResult, OcrResult
 from schemas.results import ClassifyResult
+from tasks.ocr.reader import PageReader
 from tests import documents, pdf_files
 from tests.s3_servers import BUCKET, S3Server
 from tests.tiny_models import LABELS
@@ -161,6 +162,14 @@ def test_a_document_reads_the_same_alone_in_company_and_in_another_order(app: Ce
     assert together == alone
     assert reversed_ == alone
     assert all(one.text for one in alone.values())
+
+
+@pytest.mark.usefixtures("worker")
+def test_a_worker_reads_what_the_same_model_reads_without_one(app: Celery, ocr_model: Path) -> None:
+    (letter,) = read(app, inline("letter", PNG))
+    page = PageReader(ocr_model).read(documents.picture())
+    assert letter.text == page.text
+    assert [line.text for line in letter.pages[0].lines] == [line.text for line in page.lines]
 
 
 def test_no_log_line_holds_a_document_or_its_text(app: Celery, worker: WorkerProcess) -> None:
