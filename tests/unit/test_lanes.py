@@ -47,6 +47,17 @@ class Reading:
         self.engine.submit(job, (), {"texts": list(lines)})
         return job
 
+    def wait_prepared(self, *lines: str) -> None:
+        """Wait until these lines, and no others, wait for their batches; a message that is not opened counts as one."""
+        wait_until(
+            lambda: (
+                set(lines) <= {line for portion in self.pipeline.portions for line in portion}
+                and self.engine.backlog() == len(lines)
+            ),
+            5.0,
+            "the lines are prepared",
+        )
+
     def finish(self, *lines: str) -> list[object]:
         """Submit lines, wait for the end, and return of each its words' outcomes, or its own error's code."""
         job = self.submit(*lines)
@@ -104,7 +115,7 @@ def test_words_of_several_messages_share_a_batch(reading: Reading) -> None:
         jobs = [reading.submit("empty")]
         wait_until(lambda: reading.models["lines"].calls, 5.0, "a line runs")
         jobs += [reading.submit("one two"), reading.submit("three four")]
-        wait_until(lambda: reading.engine.backlog() == 2, 5.0, "the others wait")
+        reading.wait_prepared("one two", "three four")
     reading.heard.wait_for("finished", *jobs)
 
     assert [sorted(call) for call in reading.models["words"].calls] == [["four", "one", "three", "two"]]
@@ -115,7 +126,7 @@ def test_what_has_begun_is_ended_before_more_is_begun(reading: Reading) -> None:
         first = reading.submit("a b c d e")
         wait_until(lambda: reading.models["lines"].calls, 5.0, "the first line runs")
         second = reading.submit("f")
-        wait_until(lambda: reading.engine.backlog() == 1, 5.0, "the second waits")
+        reading.wait_prepared("f")
     reading.heard.wait_for("finished", first, second)
 
     assert reading.heard.events.index(("finished", first)) < reading.heard.events.index(("started", second))
@@ -126,7 +137,7 @@ def test_a_more_urgent_line_goes_before_the_words_of_a_less_urgent_one(reading: 
         bulk = reading.submit("a b c d e", band=Band.BULK)
         wait_until(lambda: reading.models["lines"].calls, 5.0, "the bulk line runs")
         urgent = reading.submit("f")
-        wait_until(lambda: reading.engine.backlog() == 1, 5.0, "the urgent one waits")
+        reading.wait_prepared("f")
     reading.heard.wait_for("finished", bulk, urgent)
 
     events = reading.heard.events
