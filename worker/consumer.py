@@ -92,7 +92,7 @@ class Consumer(consumer.Consumer):  # type: ignore[misc] # celery has no types
         if len(message.body) > limit:
             raise MessageError(
                 ErrorCode.MESSAGE_TOO_LARGE,
-                f"{len(message.body)} bytes; the limit is {limit}: send fewer tickets a message",
+                f"{len(message.body)} bytes; the limit is {limit}: send fewer tickets or documents a message",
             )
         if message.content_type != "application/json":
             raise MessageError(ErrorCode.WRONG_CONTENT_TYPE, "content-type must be application/json")

@@ -101,7 +101,9 @@ class BatchTask(PrivateTask):
         """Refuse a result that is too large to be recorded; one of few items need not be measured."""
         limit = self.app.settings.max_result_bytes
         if len(job.items) * LARGEST_ITEM_BYTES > limit and len(dumps(result)) > limit:
-            raise MessageError(ErrorCode.RESULT_TOO_LARGE, f"the limit is {limit} bytes: send fewer tickets a message")
+            raise MessageError(
+                ErrorCode.RESULT_TOO_LARGE, f"the limit is {limit} bytes: send fewer tickets, or fewer pages, a message"
+            )
 
 
 _current = threading.local()
