@@ -7,7 +7,7 @@ This module does not know how a message travels, which models there are, nor wha
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Final, Literal, Self
+from typing import Annotated, Final, Literal, Protocol, Self, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -87,17 +87,25 @@ class Ticket(BaseModel):
         return self
 
 
-def _with_unique_ids(tickets: list[Ticket]) -> list[Ticket]:
-    if len({ticket.id for ticket in tickets}) == len(tickets):
-        return tickets
+class _Named(Protocol):
+    id: str
+
+
+Item = TypeVar("Item", bound=_Named)
+
+
+def with_unique_ids(items: list[Item]) -> list[Item]:
+    """Return the items of a message, for pydantic to refuse two of one id by their places."""
+    if len({item.id for item in items}) == len(items):
+        return items
     first_index: dict[str, int] = {}
-    for index, ticket in enumerate(tickets):
-        first = first_index.setdefault(ticket.id, index)
+    for index, item in enumerate(items):
+        first = first_index.setdefault(item.id, index)
         if first != index:
             break
     text = "[{first}] and [{index}] both have the id {id}"
     kind = ErrorCode.DUPLICATE_ID.value
-    raise PydanticCustomError(kind, text, {"first": first, "index": index, "id": repr(ticket.id)})
+    raise PydanticCustomError(kind, text, {"first": first, "index": index, "id": repr(item.id)})
 
 
 class ClassifyTickets(BaseModel):
@@ -105,7 +113,7 @@ class ClassifyTickets(BaseModel):
 
     model_config = STRICT
 
-    tickets: Annotated[list[Ticket], FailFast(), AfterValidator(_with_unique_ids)] = Field(
+    tickets: Annotated[list[Ticket], FailFast(), AfterValidator(with_unique_ids)] = Field(
         min_length=1,
         max_length=TICKETS_MAX,
         description="The tickets; the results come back in the same order.",

@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, FailFast, Field, Jso
 from pydantic_core import PydanticCustomError
 
 from schemas.errors import ErrorCode, ItemError
-from schemas.messages import ID_CHARACTERS_MAX, ModelOption
+from schemas.messages import ID_CHARACTERS_MAX, ModelOption, with_unique_ids
 from schemas.refusal import parsed
 from schemas.results import Count, ModelInfo, Score, Seconds
 from schemas.strict import STRICT, contradiction
@@ -53,23 +53,12 @@ class Document(BaseModel):
         return self
 
 
-def _with_unique_ids(documents: list[Document]) -> list[Document]:
-    first_index: dict[str, int] = {}
-    for index, document in enumerate(documents):
-        first = first_index.setdefault(document.id, index)
-        if first != index:
-            text = "[{first}] and [{index}] both have the id {id}"
-            facts = {"first": first, "index": index, "id": repr(document.id)}
-            raise PydanticCustomError(ErrorCode.DUPLICATE_ID.value, text, facts)
-    return documents
-
-
 class OcrDocuments(BaseModel):
     """The keyword arguments of the task `ocr.documents`."""
 
     model_config = STRICT
 
-    documents: Annotated[list[Document], FailFast(), AfterValidator(_with_unique_ids)] = Field(
+    documents: Annotated[list[Document], FailFast(), AfterValidator(with_unique_ids)] = Field(
         min_length=1, max_length=DOCUMENTS_MAX, description="The documents; the results come back in the same order."
     )
     model: ModelOption = None

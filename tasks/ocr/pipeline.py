@@ -13,8 +13,8 @@ import numpy as np
 
 from schemas.errors import ErrorCode, MessageError
 from schemas.ocr import parse_ocr
-from tasks.ocr import reading, recognition
-from tasks.ocr.stages import CROPS, DOCUMENTS, PAGES, Layout, Opened, PageOf, Request
+from tasks.ocr.reader import page_of
+from tasks.ocr.stages import CROPS, DOCUMENTS, PAGES, Opened, PageOf, Request
 from worker.errors import ItemFailed
 from worker.jobs import Item, Job
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from schemas.ocr import Document
     from tasks.ocr.crops import Crop
+    from tasks.ocr.layout import Layout
     from tasks.ocr.recognition import Reading
 
 PAGE_BREAK: Final = "\f"
@@ -156,23 +157,18 @@ def _page(item: Item) -> tuple[dict[str, object], str]:
     if failed is not None:  # a page of which a line is missing is no page that was read
         return _unread(node, failed)
     layout = cast("Layout", item.outcome)
-    said = recognition.lines(
-        [cast("Crop", crop.source) for crop in node.crops], [cast("Reading", crop.outcome) for crop in node.crops]
-    )
-    numbers, boxes = list(said), [layout.boxes[line] for line in said]
-    order = reading.rows(boxes)
+    cut = [cast("Crop", crop.source) for crop in node.crops]
+    page = page_of(layout, cut, [cast("Reading", crop.outcome) for crop in node.crops])
     lines = [
         {
-            "text": said[numbers[index]].text,
-            "confidence": round(min(said[numbers[index]].score, 1.0), _SCORE_DIGITS),
-            "box": [[round(float(at), _PIXEL_DIGITS) for at in corner] for corner in boxes[index]],
+            "text": line.text,
+            "confidence": round(min(line.score, 1.0), _SCORE_DIGITS),
+            "box": [[round(float(at), _PIXEL_DIGITS) for at in corner] for corner in line.corners],
         }
-        for row in order
-        for index in row
+        for line in page.lines
     ]
-    text = "\n".join(" ".join(said[numbers[index]].text for index in row) for row in order)
-    fields = {"page": node.number, "width": layout.width, "height": layout.height, "rotation": layout.rotation}
-    return fields | {"lines": lines}, text
+    fields = {"page": node.number, "width": page.width, "height": page.height, "rotation": page.rotation}
+    return fields | {"lines": lines}, page.text
 
 
 def _unread(node: PageNode, failed: ItemFailed) -> tuple[dict[str, object], str]:

@@ -12,12 +12,14 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.ocr import crops, detection, orientation, reading, recognition
+from tasks.ocr import crops, reading, recognition
+from tasks.ocr.crops import Crop
+from tasks.ocr.detection import Box
+from tasks.ocr.layout import Layout, Networks, boxes, layout, run_network
 from tasks.ocr.orientation import Rotation
-from tasks.ocr.profiles import ProfileDir, load_profile
-from tasks.ocr.recognition import Alphabet, Reading
+from tasks.ocr.profiles import load_profile
+from tasks.ocr.recognition import Reading
 from worker.jobs import Cancellation
-from worker.models.session import Session
 
 Image = NDArray[np.uint8]
 
@@ -56,35 +58,6 @@ class Page:
     height: int
 
 
-class Networks:
-    """The three networks of a profile, loaded.
-
-    Args:
-        profile: where they lie.
-        threads: intra-op threads of a run.
-        providers: execution providers, best first.
-
-    Attributes:
-        profile: the same.
-        alphabet: the characters that recognition knows.
-        orientation: the session; it reads float32[batch, 3, 224, 224].
-        detection: the session; it reads float32[batch, 3, height, width].
-        recognition: the session; it reads float32[batch, 3, 48, width].
-
-    Raises:
-        ModelError: a file is broken.
-    """
-
-    def __init__(
-        self, profile: ProfileDir, threads: int = 1, providers: Sequence[str] = ("CPUExecutionProvider",)
-    ) -> None:
-        self.profile = profile
-        self.alphabet = Alphabet(profile.dictionary)
-        self.orientation, self.detection, self.recognition = (
-            Session(path, providers, threads) for path in (profile.orientation, profile.detection, profile.recognition)
-        )
-
-
 class PageReader:
     """Reads pages with one profile.
 
@@ -106,34 +79,34 @@ class PageReader:
         Raises:
             ItemFailed: a network failed.
         """
-        rotation = orientation.rotation(_run(self.networks.orientation, orientation.network_input(image)))
-        page = orientation.upright(image, rotation)
-        boxes = self.detect(page)
-        cut = [crop for line, box in enumerate(boxes) for crop in crops.crops(page, box.corners, line)]
-        said = recognition.lines(cut, self.recognise(cut))
-        order = reading.rows([boxes[line].corners for line in said])
-        known = [Line(each.text, each.score, boxes[line].corners) for line, each in said.items()]
-        text = "\n".join(" ".join(known[index].text for index in row) for row in order)
-        height, width = page.shape[:2]
-        return Page(tuple(known[index] for row in order for index in row), text, rotation, width, height)
+        found = layout(image, self.networks, Cancellation())
+        return page_of(found, found.crops, self.recognise(list(found.crops)))
 
-    def detect(self, page: Image) -> list[detection.Box]:
+    def detect(self, page: Image) -> list[Box]:
         """Find the lines of an upright page."""
-        height, width = page.shape[:2]
-        plan = detection.plan(height, width, self.networks.profile.limits)
-        small = detection.resized(page, plan)
-        maps = [_run(self.networks.detection, detection.network_input(small, tile))[0, 0] for tile in plan.tiles]
-        return detection.boxes(detection.merged(plan, maps), height, width)
+        return boxes(page, self.networks, Cancellation())
 
     def recognise(self, cut: list[crops.Crop]) -> list[Reading]:
         """Read crops, in batches of equal width."""
         readings = [Reading("", 0.0)] * len(cut)
         for batch in recognition.batches(cut):
-            scores = _run(self.networks.recognition, crops.network_input([cut[index] for index in batch]))
+            values = crops.network_input([cut[index] for index in batch])
+            scores = run_network(self.networks.recognition, values, Cancellation())
             for index, said in zip(batch, self.networks.alphabet.decode(scores), strict=True):
                 readings[index] = said
         return readings
 
 
-def _run(session: Session, values: NDArray[np.float32]) -> NDArray[np.float32]:
-    return session.run({session.input_names[0]: values}, Cancellation())
+def page_of(found: Layout, cut: Sequence[Crop], readings: Sequence[Reading]) -> Page:
+    """Put together what the crops of a page say.
+
+    Args:
+        found: where its lines stand.
+        cut: its crops; their pixels are not looked at.
+        readings: one for each of them.
+    """
+    said = recognition.lines(cut, readings)
+    known = [Line(each.text, each.score, found.boxes[line]) for line, each in said.items()]
+    rows = reading.rows([line.corners for line in known])
+    text = "\n".join(" ".join(known[index].text for index in row) for row in rows)
+    return Page(tuple(known[index] for row in rows for index in row), text, found.rotation, found.width, found.height)

@@ -9,12 +9,12 @@ import numpy as np
 
 from schemas.errors import ErrorCode
 from tasks.ocr.build import ocr_model_dir
+from tasks.ocr.layout import Networks, layout
 from tasks.ocr.limits import DocumentLimits
 from tasks.ocr.pipeline import OcrPipeline
 from tasks.ocr.profiles import PROFILES, load_profile
-from tasks.ocr.reader import Networks
 from tasks.ocr.sources import AllowedPrefix
-from tasks.ocr.stages import CropStage, DocumentStage, PageStage, lanes, layout
+from tasks.ocr.stages import CropStage, DocumentStage, PageStage, lanes
 from worker.errors import ConfigError, ItemFailed, ModelError
 from worker.jobs import Cancellation
 from worker.storage.objects import ObjectInfo, store_for

@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING, Final, cast
 import cv2
 
 from schemas.errors import ErrorCode
-from tasks.ocr import crops, detection, orientation
+from tasks.ocr import crops
 from tasks.ocr.decoder import Decoder, GuardedDocument
+from tasks.ocr.layout import layout, run_network
+from tasks.ocr.recognition import MAX_BATCH_CROPS, MAX_BATCH_WIDTH
 from tasks.ocr.sources import check_uri, decode_inline
 from worker.errors import ItemFailed
 from worker.lanes import Lane
@@ -27,25 +29,18 @@ from worker.storage.errors import Forbidden, NotFound, StorageError
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-    import numpy as np
-    from numpy.typing import NDArray
-
     from tasks.ocr.crops import Crop
+    from tasks.ocr.layout import Networks
     from tasks.ocr.limits import DocumentLimits
-    from tasks.ocr.orientation import Rotation
-    from tasks.ocr.reader import Networks
     from tasks.ocr.recognition import Reading
     from tasks.ocr.sources import AllowedPrefix
     from worker.jobs import Cancellation
-    from worker.models.session import Session
 
 DOCUMENTS: Final = "ocr-documents"
 PAGES: Final = "ocr-pages"
 CROPS: Final = "ocr-crops"
 
 FETCHERS: Final = 4
-MAX_BATCH_CROPS: Final = 8
-MAX_BATCH_WIDTH: Final = 2_560  # pixels, of all crops together
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,24 +77,6 @@ class PageOf:
 
     document: GuardedDocument
     index: int
-
-
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """Where the lines of a page stand.
-
-    Attributes:
-        rotation: by how many degrees clockwise the page was turned.
-        width, height: of the upright page, in pixels.
-        boxes: the corners of each line, float32[4, 2].
-        crops: the lines cut out, one or more of each.
-    """
-
-    rotation: Rotation
-    width: int
-    height: int
-    boxes: tuple[NDArray[np.float32], ...]
-    crops: tuple[Crop, ...]
 
 
 class Stage:
@@ -150,10 +127,6 @@ class DocumentStage(Stage):
         del cancellation
         return [self._opened(cast("Request", request)) for request in features]
 
-    def close(self) -> None:
-        """End the process that opens documents."""
-        self._decoder.close()
-
     def _opened(self, request: Request) -> object:
         try:
             document = self._decoder.open(self._bytes(request))
@@ -192,16 +165,10 @@ class PageStage(Stage):
         self._limits = limits
         self._networks = networks
         self._mine = threading.local()
-        self._decoders: list[Decoder] = []
 
     def run(self, features: Sequence[object], cancellation: Cancellation) -> Sequence[object]:
         """Return a `Layout`, or why not, for each `PageOf`; blocks for half a second each."""
         return [self._layout(cast("PageOf", page), cancellation) for page in features]
-
-    def close(self) -> None:
-        """End the processes that decode pages."""
-        for decoder in self._decoders:
-            decoder.close()
 
     def _layout(self, page: PageOf, cancellation: Cancellation) -> object:
         try:
@@ -215,7 +182,6 @@ class PageStage(Stage):
         mine = self._mine
         if not hasattr(mine, "decoder"):
             mine.decoder, mine.document, mine.opened = Decoder(self._limits), None, None
-            self._decoders.append(mine.decoder)
         if mine.document is not document:
             mine.document, mine.opened = document, GuardedDocument(mine.decoder, document.data)
             mine.opened.pages = document.pages
@@ -240,24 +206,7 @@ class CropStage(Stage):
     def run(self, features: Sequence[object], cancellation: Cancellation) -> Sequence[Reading]:
         """Return what each `Crop` says."""
         values = crops.network_input(cast("list[Crop]", list(features)))
-        return self._networks.alphabet.decode(_run(self._networks.recognition, values, cancellation))
-
-
-def layout(image: NDArray[np.uint8], networks: Networks, cancellation: Cancellation) -> Layout:
-    """Return where the lines of a decoded page stand, uint8[height, width, 3] BGR. Blocks.
-
-    Raises:
-        ItemFailed: a network failed or was cancelled.
-    """
-    turned = orientation.rotation(_run(networks.orientation, orientation.network_input(image), cancellation))
-    page = orientation.upright(image, turned)
-    height, width = page.shape[:2]
-    plan = detection.plan(height, width, networks.profile.limits)
-    small = detection.resized(page, plan)
-    maps = [_run(networks.detection, detection.network_input(small, tile), cancellation)[0, 0] for tile in plan.tiles]
-    found = detection.boxes(detection.merged(plan, maps), height, width)
-    cut = tuple(crop for line, box in enumerate(found) for crop in crops.crops(page, box.corners, line))
-    return Layout(turned, width, height, tuple(box.corners for box in found), cut)
+        return self._networks.alphabet.decode(run_network(self._networks.recognition, values, cancellation))
 
 
 def lanes(documents: DocumentStage, pages: PageStage, lines: CropStage) -> dict[str, Lane]:
@@ -277,7 +226,3 @@ def _asked_for(request: Request, pages: int) -> range:
         text = f"page {max(request.first_page, last)} is asked for, and the document has {pages}"
         raise ItemFailed(ErrorCode.NO_SUCH_PAGE, text)
     return range(request.first_page - 1, last)
-
-
-def _run(session: Session, values: NDArray[np.float32], cancellation: Cancellation) -> NDArray[np.float32]:
-    return session.run({session.input_names[0]: values}, cancellation)

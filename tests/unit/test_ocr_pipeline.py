@@ -10,9 +10,10 @@ import pytest
 from schemas.errors import ErrorCode, MessageError
 from schemas.ocr import OcrResult
 from tasks.ocr.crops import Crop
+from tasks.ocr.layout import Layout
 from tasks.ocr.pipeline import OcrPipeline
 from tasks.ocr.recognition import Reading
-from tasks.ocr.stages import CROPS, DOCUMENTS, PAGES, Layout, Opened, PageOf, Request
+from tasks.ocr.stages import CROPS, DOCUMENTS, PAGES, Opened, PageOf, Request
 from tests.echo import Heard
 from worker.engine import Engine
 from worker.errors import ItemFailed
