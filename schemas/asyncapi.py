@@ -13,9 +13,11 @@ from schemas.names import (
     PRIORITY_MAX,
     PRIORITY_MIN,
     QUEUE_BULK,
+    QUEUE_BULK_OCR,
     QUEUE_CLASSIFY,
     QUEUE_OCR,
     TASK_BULK_CLASSIFY,
+    TASK_BULK_OCR,
     TASK_CLASSIFY,
     TASK_OCR_DOCUMENTS,
 )
@@ -24,6 +26,7 @@ REQUEST_FILE: Final = "classify-tickets.request.schema.json"
 RESULT_FILE: Final = "classify-tickets.result.schema.json"
 BULK_REQUEST_FILE: Final = "bulk-classify.request.schema.json"
 BULK_RESULT_FILE: Final = "bulk-classify.result.schema.json"
+BULK_OCR_REQUEST_FILE: Final = "bulk-ocr.request.schema.json"
 OCR_REQUEST_FILE: Final = "ocr-documents.request.schema.json"
 OCR_RESULT_FILE: Final = "ocr-documents.result.schema.json"
 
@@ -45,18 +48,21 @@ def document() -> Document:
             "classify": _request_channel(QUEUE_CLASSIFY, "request"),
             "ocr": _request_channel(QUEUE_OCR, "ocrRequest"),
             "bulk": _request_channel(QUEUE_BULK, "bulkRequest"),
+            "bulkOcr": _request_channel(QUEUE_BULK_OCR, "bulkOcrRequest"),
             "result": _result_channel(),
         },
         "operations": {
             "classifyTickets": _operation("classify", "request", "success"),
             "ocrDocuments": _operation("ocr", "ocrRequest", "ocrSuccess"),
             "bulkClassify": _operation("bulk", "bulkRequest", "bulkSuccess"),
+            "bulkOcr": _operation("bulkOcr", "bulkOcrRequest", "bulkSuccess"),
         },
         "components": {
             "messages": {
                 "request": _request_message(TASK_CLASSIFY, REQUEST_FILE),
                 "ocrRequest": _request_message(TASK_OCR_DOCUMENTS, OCR_REQUEST_FILE),
                 "bulkRequest": _request_message(TASK_BULK_CLASSIFY, BULK_REQUEST_FILE),
+                "bulkOcrRequest": _request_message(TASK_BULK_OCR, BULK_OCR_REQUEST_FILE),
                 "success": _result_message("SUCCESS", {"$ref": f"./{RESULT_FILE}"}),
                 "ocrSuccess": _result_message("SUCCESS", {"$ref": f"./{OCR_RESULT_FILE}"}),
                 "bulkSuccess": _result_message("SUCCESS", {"$ref": f"./{BULK_RESULT_FILE}"}),

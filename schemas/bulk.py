@@ -1,4 +1,4 @@
-"""Bulk runs as messages: the request `bulk.classify`, its answer, and the internal `bulk.shard`.
+"""Bulk runs as messages: the request `bulk.classify`, the answer of every request, and the internal `bulk.shard`.
 
 A run reads the files that its inputs name and writes, below its output, one part for each shard of rows, then a
 manifest (`schemas.bulk_manifest`). A shard's message says where the plan is (`schemas.bulk_plan`) and which shard of
@@ -119,13 +119,13 @@ class BulkClassify(BaseModel):
 
 
 class BulkAnswer(BaseModel):
-    """What `bulk.classify` returns once the run is planned and its shards are on the queue."""
+    """What `bulk.classify` and `bulk.ocr` return once the run is planned and its shards are on the queue."""
 
     model_config = STRICT
 
     job_id: str = Field(min_length=1, description="Names the run, for its status, its cancellation and its logs.")
     shards: Count = Field(description="Shards of the plan, those that are done already included.")
-    rows: Count = Field(description="Rows of the plan, likewise.")
+    rows: Count = Field(description="Rows of the plan, likewise; of `bulk.ocr` its documents.")
     output: Uri = Field(description="Where the run is: what `batchmill bulk status` and its like ask for.")
 
 

@@ -10,6 +10,7 @@ from pydantic import BaseModel, JsonValue
 
 from schemas.bulk import BulkAnswer, BulkClassify, BulkShard
 from schemas.bulk_manifest import SCORE_BINS, BulkManifest, Part, PartRecord, Tally
+from schemas.bulk_ocr import BulkOcr
 from schemas.bulk_plan import BatchLimits, BulkPlan, InputFile, OutputColumn, PlannedModel, Shard
 from schemas.errors import ErrorCode
 from schemas.results import ModelInfo
@@ -23,6 +24,8 @@ _FOLDER: Final = "dt=2026-01-01"
 REQUEST: Final = BulkClassify(
     inputs=["s3://lake/tickets/*/*.parquet"], output=_OUTPUT, subject="subject", body="body", id="ticket_id"
 )
+
+OCR_REQUEST: Final = BulkOcr(inputs=["s3://lake/scans/**/*.pdf"], output="s3://lake/texts/2026-01-01", last_page=20)
 
 _INPUT: Final = InputFile(
     uri=f"s3://lake/tickets/{_FOLDER}/export.parquet",

@@ -45,6 +45,11 @@ class Tally(BaseModel):
     tokens: Count = Field(default=0, description="Tokens of all rows as the model reads them, repeated ones included.")
 
     @property
+    def inputs(self) -> int:
+        """Rows of the inputs that the rows came of."""
+        return self.rows
+
+    @property
     def rejected(self) -> int:
         """Rows that have an error instead of a label."""
         return sum(self.errors.values())
@@ -60,6 +65,47 @@ class Tally(BaseModel):
         return self
 
 
+class PageTally(BaseModel):
+    """The same of rows that are pages of documents, which `bulk.ocr` writes."""
+
+    model_config = STRICT
+
+    rows: Count = Field(default=0, description="All rows: the pages, and one for each document without any.")
+    documents: Count = Field(default=0, description="The documents that the rows are of.")
+    pages: Count = Field(default=0, description="Rows of pages that were read.")
+    blank: Count = Field(default=0, description="Pages among these on which no line was found.")
+    errors: dict[ErrorCode, Count] = Field(
+        default_factory=dict, description="Rows that have an error, pages and documents, by its code."
+    )
+    confidences: list[Count] = Field(
+        default_factory=lambda: [0] * SCORE_BINS,
+        min_length=SCORE_BINS,
+        max_length=SCORE_BINS,
+        description=f"Pages with lines by their mean confidence, in {SCORE_BINS} equal bins from 0 to 1.",
+    )
+    lines: Count = Field(default=0, description="Lines of all pages.")
+
+    @property
+    def inputs(self) -> int:
+        """Rows of the inputs that the rows came of."""
+        return self.documents
+
+    @property
+    def rejected(self) -> int:
+        """Rows that have an error instead of a text."""
+        return sum(self.errors.values())
+
+    @model_validator(mode="after")
+    def _adds_up(self) -> Self:
+        if self.rows != self.pages + self.rejected:
+            raise contradiction("inconsistent_manifest", "every row is a page that was read or has an error")
+        if self.pages != self.blank + sum(self.confidences):
+            raise contradiction("inconsistent_manifest", "every page that was read is blank or has one confidence")
+        if self.documents > self.rows:
+            raise contradiction("inconsistent_manifest", "every document has a row")
+        return self
+
+
 class PartRecord(BaseModel):
     """What a part says about itself: all that the manifest needs of it beside its bytes."""
 
@@ -69,7 +115,7 @@ class PartRecord(BaseModel):
     plan_key: Sha256 = Field(description="The key of the plan by which it was made.")
     shard: int = Field(ge=0, description="The index of its shard in that plan.")
     model: ModelInfo = Field(description="What made it.")
-    tally: Tally = Field(description="The counts over its rows.")
+    tally: Tally | PageTally = Field(description="The counts over its rows.")
     rejects_sha256: Sha256 | None = Field(
         default=None, description="The SHA-256 of the file that lists its rows with an error; null: it has none."
     )
@@ -111,9 +157,9 @@ class BulkManifest(BaseModel):
     rejects: list[Part] = Field(
         default_factory=list, description="Copies of the rows that have an error, as files of their own."
     )
-    totals: Tally = Field(description="The counts over all rows.")
+    totals: Tally | PageTally = Field(description="The counts over all rows.")
     label_shares: dict[str, Annotated[float, Field(ge=0, le=1)]] = Field(
-        description="The share of each label among the labelled rows, most frequent first."
+        description="The share of each label among the labelled rows, most frequent first; none of pages."
     )
     rejection_rate: Score = Field(description="The share of rows that have an error.")
     differing_parts: Count = Field(
@@ -127,7 +173,7 @@ class BulkManifest(BaseModel):
 
     @model_validator(mode="after")
     def _adds_up(self) -> Self:
-        rows = sum(part.rows for part in self.parts)
-        if not rows == self.totals.rows == sum(file.rows for file in self.inputs):
+        rows, inputs = sum(part.rows for part in self.parts), sum(file.rows for file in self.inputs)
+        if rows != self.totals.rows or inputs != self.totals.inputs:
             raise contradiction("inconsistent_manifest", "parts, totals and inputs have the same number of rows")
         return self

@@ -10,12 +10,15 @@ from typing import Final, Literal, Self
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
 
 from schemas.bulk import BulkClassify, Sha256, Uri
+from schemas.bulk_ocr import BulkOcr
 from schemas.results import Count
 from schemas.strict import STRICT, contradiction
 
 PLAN_FILE: Final = "plan.json"
 
 InputFormat = Literal["parquet", "csv", "jsonl"]
+BulkRequest = BulkClassify | BulkOcr
+"""What a run may be asked for; no request is right for both."""
 
 
 class LineScan(BaseModel):
@@ -101,11 +104,12 @@ class BulkPlan(BaseModel):
     job_id: str = Field(min_length=1, description="Names the run.")
     fingerprint: Sha256 = Field(description="Of inputs, model and settings: the same work has the same one.")
     planned_at: AwareDatetime = Field(description="When the plan was made.")
-    request: BulkClassify = Field(description="The request as it was sent.")
+    request: BulkRequest = Field(description="The request as it was sent.")
     model: PlannedModel = Field(description="The model.")
     limits: BatchLimits = Field(description="How batches are planned.")
     inputs: list[InputFile] = Field(
-        description="The files, in the order in which their rows come out; none if an earlier run covers them all."
+        description="The files, in the order in which their rows come out; none if an earlier run covers them all. "
+        "Of documents that are files themselves: the one list of them that the run made."
     )
     carried: list[InputFile] = Field(
         default_factory=list, description="Files that match the request, skipped because an earlier run covers them."

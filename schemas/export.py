@@ -15,6 +15,7 @@ from pydantic_core import core_schema
 from schemas import asyncapi, bulk_examples, ocr_examples
 from schemas.bulk import BulkAnswer, BulkClassify, BulkShard
 from schemas.bulk_manifest import BulkManifest, PartRecord
+from schemas.bulk_ocr import BulkOcr
 from schemas.bulk_plan import BulkPlan
 from schemas.examples import request_example, result_example
 from schemas.manifest import ModelManifest
@@ -53,6 +54,7 @@ def _bulk_documents() -> dict[str, Document]:
         for name, model, example in (
             (asyncapi.BULK_REQUEST_FILE, BulkClassify, bulk_examples.REQUEST),
             (asyncapi.BULK_RESULT_FILE, BulkAnswer, bulk_examples.ANSWER),
+            (asyncapi.BULK_OCR_REQUEST_FILE, BulkOcr, bulk_examples.OCR_REQUEST),
             ("bulk-shard.request.schema.json", BulkShard, bulk_examples.SHARD),
             ("bulk-plan.schema.json", BulkPlan, bulk_examples.PLAN),
             ("bulk-part.schema.json", PartRecord, bulk_examples.RECORD),

@@ -14,8 +14,11 @@ TASK_OCR_DOCUMENTS: Final = "ocr.documents"
 QUEUE_OCR: Final = "ocr"
 
 TASK_BULK_CLASSIFY: Final = "bulk.classify"
+TASK_BULK_OCR: Final = "bulk.ocr"
 TASK_BULK_SHARD: Final = "bulk.shard"
 QUEUE_BULK: Final = "bulk"
+QUEUE_BULK_OCR: Final = "bulk-ocr"
+"""Runs that read documents have a queue of their own: workers of `bulk` need no OCR model, nor these a classifier."""
 
 ENQUEUED_AT_HEADER: Final = "enqueued_at"
 """Optional message header: when the producer enqueued the message, in Unix seconds (a float)."""

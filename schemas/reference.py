@@ -17,7 +17,8 @@ from pydantic import BaseModel
 
 from schemas import bulk_examples, ocr_examples
 from schemas.bulk import BulkAnswer, BulkClassify
-from schemas.bulk_manifest import BulkManifest, Part, Tally
+from schemas.bulk_manifest import BulkManifest, PageTally, Part, Tally
+from schemas.bulk_ocr import BulkOcr
 from schemas.bulk_plan import InputFile
 from schemas.catalogue import ITEM_CODES, MESSAGE_CODES, STORE_CODES, Explanation
 from schemas.errors import ErrorCode, ItemError
@@ -46,10 +47,12 @@ _TABLED: Final = (
     Line,
     OcrTimings,
     BulkClassify,
+    BulkOcr,
     BulkAnswer,
     BulkManifest,
     Part,
     Tally,
+    PageTally,
     InputFile,
 )
 
@@ -78,6 +81,7 @@ def blocks() -> dict[str, str]:
         "ocr-request-example": _json_block(ocr_examples.request_example()),
         "ocr-result-example": _json_block(ocr_examples.result_example()),
         "bulk-request-example": _json_block(bulk_examples.example(bulk_examples.REQUEST)),
+        "bulk-ocr-request-example": _json_block(bulk_examples.example(bulk_examples.OCR_REQUEST)),
     }
 
 

@@ -8,9 +8,11 @@ from kombu import Exchange, Queue
 
 from schemas.names import (
     QUEUE_BULK,
+    QUEUE_BULK_OCR,
     QUEUE_CLASSIFY,
     QUEUE_OCR,
     TASK_BULK_CLASSIFY,
+    TASK_BULK_OCR,
     TASK_BULK_SHARD,
     TASK_CLASSIFY,
     TASK_OCR_DOCUMENTS,
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
 SOCKET_TIMEOUT_S = 5.0  # the waits of event loop and threads on half-open connections add up; all mended within 25 s
 HEALTH_CHECK_S = 10
 INTRA_OP_THREADS = 1  # parallelism comes from the runners: it costs 5 to 12 % less CPU than threads inside one call
+
+OF_DOCUMENTS = {QUEUE_OCR, QUEUE_BULK_OCR}
 
 # By the address's scheme: the transport in worker.transport, the result backend in worker.delivery.
 _CLASSES = {
@@ -63,7 +67,11 @@ def create_app(settings: Settings) -> BatchApp:
         "batchmill",
         settings=settings,
         load=load_workload,
-        slots={QUEUE_BULK: settings.bulk_slots, QUEUE_OCR: settings.runners or available_cpus()},
+        slots={
+            QUEUE_BULK: settings.bulk_slots,
+            QUEUE_BULK_OCR: settings.bulk_slots,
+            QUEUE_OCR: settings.runners or available_cpus(),
+        },
         message_bytes={QUEUE_OCR: settings.max_document_message_bytes},
         backend=f"worker.delivery:{backend}+{url}",
     )
@@ -86,6 +94,7 @@ def create_app(settings: Settings) -> BatchApp:
         task_routes={
             TASK_CLASSIFY: {"queue": QUEUE_CLASSIFY},
             TASK_BULK_CLASSIFY: {"queue": QUEUE_BULK},
+            TASK_BULK_OCR: {"queue": QUEUE_BULK_OCR},
             TASK_BULK_SHARD: {"queue": QUEUE_BULK},
             TASK_OCR_DOCUMENTS: {"queue": QUEUE_OCR},
         },
@@ -112,7 +121,7 @@ def create_app(settings: Settings) -> BatchApp:
         app.register_task(ClassifyTickets())
     if QUEUE_OCR in settings.queues:
         app.register_task(OcrDocuments())
-    if QUEUE_BULK in settings.queues:
+    if not {QUEUE_BULK, QUEUE_BULK_OCR}.isdisjoint(settings.queues):
         from tasks.bulk import task as bulk  # noqa: PLC0415 - pyarrow takes 50 MB
 
         bulk.register(app)
@@ -120,8 +129,8 @@ def create_app(settings: Settings) -> BatchApp:
 
 
 def serves_classify(settings: Settings) -> bool:
-    """Whether a worker needs a classifier: for every queue but that of documents."""
-    return set(settings.queues) != {QUEUE_OCR}
+    """Whether a worker needs a classifier: for every queue but those of documents."""
+    return not set(settings.queues) <= OF_DOCUMENTS
 
 
 def load_workload(settings: Settings) -> Workload:
@@ -138,7 +147,7 @@ def load_workload(settings: Settings) -> Workload:
         classifier = TicketClassifier(model_dir, Session(model_dir.onnx_path, settings.providers, INTRA_OP_THREADS))
         models[classifier.name] = classifier
         pipelines[TASK_CLASSIFY] = ClassifyPipeline(models, classifier.name)
-    if QUEUE_OCR in settings.queues:
+    if not OF_DOCUMENTS.isdisjoint(settings.queues):
         lanes, pipelines[TASK_OCR_DOCUMENTS] = _load_ocr(settings)
     return Workload(models, pipelines, lanes)
 
@@ -147,7 +156,9 @@ def _load_ocr(settings: Settings) -> tuple[dict[str, Lane], Pipeline]:
     try:
         from tasks.ocr.serving import load_ocr  # noqa: PLC0415 - its libraries are an extra
     except ModuleNotFoundError as error:
-        text = f"the queue {QUEUE_OCR} needs the package {error.name}: pip install 'batchmill[ocr]'"
+        text = (
+            f"the queues {QUEUE_OCR} and {QUEUE_BULK_OCR} need the package {error.name}: pip install 'batchmill[ocr]'"
+        )
         raise ConfigError(text) from error
     return load_ocr(settings)
 

@@ -13,7 +13,7 @@ from redis.exceptions import RedisError
 
 from schemas.bulk import parse_bulk_shard
 from schemas.errors import MessageError
-from schemas.names import QUEUE_BULK, TASK_BULK_SHARD
+from schemas.names import QUEUE_BULK, QUEUE_BULK_OCR, TASK_BULK_SHARD
 from tasks.bulk.coordinator import load_plan
 from tasks.bulk.finaliser import finalise
 from worker.errors import BatchmillError
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 NEWEST = 100
+QUEUES = (QUEUE_BULK, QUEUE_BULK_OCR)
 
 
 def finalise_runs_of_dead_shards(client: redis.Redis, stores: Stores) -> None:
@@ -42,7 +43,8 @@ def finalise_runs_of_dead_shards(client: redis.Redis, stores: Stores) -> None:
 
 def _dead_shards(client: redis.Redis) -> list[BulkShard]:
     try:
-        letters = [dead.find(client, [QUEUE_BULK], one.task_id) for one in dead.newest(client, QUEUE_BULK, NEWEST)]
+        newest = [(queue, one.task_id) for queue in QUEUES for one in dead.newest(client, queue, NEWEST)]
+        letters = [dead.find(client, [queue], task_id) for queue, task_id in newest]
     except RedisError as exc:
         log.warning("run.unfinished", error=type(exc).__name__)
         return []

@@ -9,13 +9,16 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import pairwise
 from typing import TYPE_CHECKING, BinaryIO, cast
 
-from schemas.bulk_manifest import Tally
+from schemas.bulk import BulkClassify
+from schemas.bulk_manifest import PageTally, Tally
+from schemas.bulk_ocr import BulkOcr
 from schemas.errors import ErrorCode
 from tasks.bulk.columns import part_schema, rejects_schema
 from tasks.bulk.stored import StoredPart, contradictions, record_in
-from tasks.bulk.tally import merge, tally_rows
+from tasks.bulk.tally import differences, merge, merge_pages, tally_pages, tally_rows
 from worker.errors import TableError
 from worker.storage.errors import Changed, NotFound
 from worker.storage.objects import hashed
@@ -26,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from schemas.bulk_manifest import Part, PartRecord
-    from schemas.bulk_plan import BulkPlan
+    from schemas.bulk_plan import BulkPlan, BulkRequest
     from worker.storage.objects import ObjectInfo, ObjectStore
     from worker.storage.tables import Schema
 
@@ -79,12 +82,12 @@ class Audited:
     Attributes:
         findings: what is wrong with it.
         record: what it says of itself, if that can be read.
-        counted: what its columns hold, if they can be counted; tokens and repeated rows are those of the record.
+        counted: what its columns hold, if they can be counted; tokens, repeated rows and lines are those of the record.
     """
 
     findings: tuple[Finding, ...]
     record: PartRecord | None = None
-    counted: Tally | None = None
+    counted: Tally | PageTally | None = None
 
 
 def audit_part(store: ObjectStore, file: Part, plan: BulkPlan, plan_key: str, shard: int) -> Audited:
@@ -169,18 +172,26 @@ def _part_of(table: ParquetTable, plan: BulkPlan, plan_key: str, shard: int) -> 
     said = contradictions(StoredPart(table.rows, record), plan, plan_key, shard)
     findings = [Finding(Trouble.RECORD, table.name, text) for text in said]
     try:
-        counted = _counted(table, plan.request.column_prefix, record)
+        counted = _counted(table, plan.request, record.tally)
     except ValueError:
-        text = "a row has a label and an error, a label without a score, or a value that no run writes"
+        text = "a row has a result and an error, a label without a score, or a value that no run writes"
         return Audited((*findings, Finding(Trouble.COUNTS, table.name, text)), record)
-    if wrong := [name for name in Tally.model_fields if getattr(counted, name) != getattr(record.tally, name)]:
+    if wrong := differences(counted, record.tally):
         text = f"its rows are not those that it counts itself: see {', '.join(wrong)}"
         findings.append(Finding(Trouble.COUNTS, table.name, text))
     return Audited(tuple(findings), record, counted)
 
 
-def _counted(table: ParquetTable, prefix: str, record: PartRecord) -> Tally:
-    """Count the rows again. Raises ValueError where the columns contradict each other."""
+def _counted(table: ParquetTable, request: BulkRequest, tally: Tally | PageTally) -> Tally | PageTally:
+    """Count the rows again. Raises ValueError where columns contradict each other, or are of another kind of run."""
+    if isinstance(tally, PageTally) and isinstance(request, BulkOcr):
+        return _pages(table, request.column_prefix, tally)
+    if isinstance(tally, Tally) and isinstance(request, BulkClassify):
+        return _labels(table, request.column_prefix, tally)
+    raise ValueError("the part counts what another kind of run does")
+
+
+def _labels(table: ParquetTable, prefix: str, tally: Tally) -> Tally:
     names = [prefix + name for name in ("label", "score", "error_code", "truncated")]
     counted = merge(
         tally_rows(
@@ -193,4 +204,17 @@ def _counted(table: ParquetTable, prefix: str, record: PartRecord) -> Tally:
         )
         for labels, scores, errors, truncated in ([batch[name] for name in names] for batch in values_of(table, names))
     )
-    return counted.model_copy(update={"tokens": record.tally.tokens, "repeated": record.tally.repeated})
+    return counted.model_copy(update={"tokens": tally.tokens, "repeated": tally.repeated})
+
+
+def _pages(table: ParquetTable, prefix: str, tally: PageTally) -> PageTally:
+    names = [prefix + name for name in ("file", "row", "confidence", "error_code")]
+    counted, last = [], None
+    for batch in values_of(table, names):
+        files, rows, confidences, errors = (batch[name] for name in names)
+        owners = [last, *zip(files, rows, strict=True)]
+        documents = sum(one != before for before, one in pairwise(owners))
+        last = owners[-1]
+        codes = [None if code is None else ErrorCode(code) for code in errors]
+        counted.append(tally_pages(documents, codes, confidences, lines=0))
+    return merge_pages(counted).model_copy(update={"lines": tally.lines})

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from schemas.bulk import RESULT_COLUMNS
 from schemas.bulk_manifest import PartRecord
+from schemas.bulk_ocr import PAGE_COLUMNS, BulkOcr
 from schemas.errors import ErrorCode, MessageError
 from worker.storage.labelling import Kind, PartSchema, ResultColumn, inputs_of, write_part
 from worker.storage.unify import only_columns, schema_from_bytes
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from schemas.bulk import BulkClassify
-    from schemas.bulk_plan import BulkPlan
+    from schemas.bulk_plan import BulkPlan, BulkRequest
     from worker.storage.labelling import Span
     from worker.storage.parts import Part
 
@@ -31,6 +32,17 @@ _KINDS: Final = {
     "scores": Kind.SCORES,
     "truncated": Kind.FLAG,
     "error_code": Kind.TEXT,
+    "file": Kind.TEXT,
+    "row": Kind.COUNT,
+    "uri": Kind.TEXT,
+    "page": Kind.COUNT,
+    "pages": Kind.COUNT,
+    "width": Kind.COUNT,
+    "height": Kind.COUNT,
+    "rotation": Kind.COUNT,
+    "text": Kind.TEXT,
+    "confidence": Kind.SCORE,
+    "lines": Kind.LINES,
 }
 REJECT_COLUMNS: Final = (
     ResultColumn("file", Kind.TEXT),
@@ -39,11 +51,25 @@ REJECT_COLUMNS: Final = (
 )
 """What a rejects file has beside the id: the input's address, the row in it, counted from 0, and what was wrong."""
 
+PAGE_REJECT_COLUMNS: Final = tuple(ResultColumn(name, _KINDS[name]) for name in ("file", "row", "page", "error_code"))
+"""The same of a run that reads documents; a document without any page has none."""
+
 
 def result_columns(request: BulkClassify, *, is_multi_label: bool) -> tuple[ResultColumn, ...]:
     """Return the columns that a run adds to its inputs', named without the prefix, in their order."""
     has_scores = is_multi_label or request.top_k > 1
     return tuple(ResultColumn(name, _KINDS[name]) for name in RESULT_COLUMNS if name != "scores" or has_scores)
+
+
+def page_columns(request: BulkOcr) -> tuple[ResultColumn, ...]:
+    """Return the columns that a run writes of each page behind the document's id, named without the prefix."""
+    has_uri = request.content is None
+    return tuple(ResultColumn(name, _KINDS[name]) for name in PAGE_COLUMNS if name != "uri" or has_uri)
+
+
+def reject_columns(request: BulkRequest) -> tuple[ResultColumn, ...]:
+    """Return the columns of a rejects file behind the id, named without the prefix."""
+    return PAGE_REJECT_COLUMNS if isinstance(request, BulkOcr) else REJECT_COLUMNS
 
 
 def text_columns(request: BulkClassify) -> tuple[str, ...]:
@@ -65,21 +91,27 @@ def part_schema(plan: BulkPlan, metadata: Mapping[str, str] | None = None) -> Pa
     if plan.arrow_schema is None:
         text = f"the plan of run {plan.job_id} has no Arrow schema; plan the run again"
         raise MessageError(ErrorCode.PLAN_MISSING, text)
-    prefix = plan.request.column_prefix
-    names = {column.name for column in plan.columns}
-    ours = tuple(ResultColumn(name, _KINDS[name]) for name in RESULT_COLUMNS if prefix + name in names)
+    ours = _planned_columns(plan)
     return PartSchema(
         inputs_of(schema_from_bytes(plan.arrow_schema), ours),
         ours,
-        prefix,
+        plan.request.column_prefix,
         metadata or {},
         plan.request.row_group_rows,
         plan.request.compression,
     )
 
 
+def _planned_columns(plan: BulkPlan) -> tuple[ResultColumn, ...]:
+    if isinstance(plan.request, BulkOcr):
+        return page_columns(plan.request)
+    names = {column.name for column in plan.columns}
+    prefix = plan.request.column_prefix
+    return tuple(ResultColumn(name, _KINDS[name]) for name in RESULT_COLUMNS if prefix + name in names)
+
+
 def rejects_schema(plan: BulkPlan, metadata: Mapping[str, str] | None = None) -> PartSchema:
-    """Return the form of every rejects file: the id if the request names it, then `REJECT_COLUMNS`; no texts.
+    """Return the form of every rejects file: the id if the request names it, then `reject_columns`; no texts.
 
     Raises:
         MessageError: as `part_schema`.
@@ -88,7 +120,7 @@ def rejects_schema(plan: BulkPlan, metadata: Mapping[str, str] | None = None) ->
     names = [] if plan.request.id is None else [plan.request.id]
     return PartSchema(
         only_columns(form.inputs, names),
-        REJECT_COLUMNS,
+        reject_columns(plan.request),
         form.prefix,
         form.metadata,
         form.row_group_rows,

@@ -29,15 +29,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from schemas.bulk import BulkClassify
-    from schemas.bulk_plan import BatchLimits, InputFile, PlannedModel
+    from schemas.bulk_plan import BatchLimits, BulkRequest, InputFile, PlannedModel
     from tasks.bulk.inputs import Described
+    from tasks.bulk.listing import Listing
     from tasks.bulk.stores import Stores
     from worker.storage.labelling import ResultColumn
     from worker.storage.objects import ObjectStore
     from worker.storage.tables import Table
 
 
-def _utc_now() -> datetime:
+def utc_now() -> datetime:
+    """Return the time, with its zone."""
     return datetime.now(UTC)
 
 
@@ -50,7 +52,7 @@ def plan_run(  # noqa: PLR0913 - what a plan pins, one each
     limits: BatchLimits,
     is_multi_label: bool,
     measure: Callable[[Table], float],
-    now: Callable[[], datetime] = _utc_now,
+    now: Callable[[], datetime] = utc_now,
 ) -> BulkPlan:
     """Return the plan of a run, which is written nowhere yet; its request has the output as every worker means it.
 
@@ -72,8 +74,8 @@ def plan_run(  # noqa: PLR0913 - what a plan pins, one each
     with refusing():
         stores.of(request.output)
         request = request.model_copy(update={"output": normalised(request.output)})
-        files, carried = _files(stores, request)
-        described = _described(stores, request, files)
+        files, carried = table_files(stores, request)
+        described = described_files(stores, request, files, text_columns(request))
         form = _form(request, described, result_columns(request, is_multi_label=is_multi_label))
         policy = _policy(stores, request, described, measure)
     files = [one.file for one in described]
@@ -92,7 +94,7 @@ def plan_run(  # noqa: PLR0913 - what a plan pins, one each
     )
 
 
-def publish_plan(store: ObjectStore, plan: BulkPlan) -> BulkPlan:
+def publish_plan(store: ObjectStore, plan: BulkPlan, listing: Listing | None = None) -> BulkPlan:
     """Make a plan the one of its output, and return the one that stands: this, or another's of the same work.
 
     Blocks on the store, which has to prove first that its conditional creates hold.
@@ -100,6 +102,7 @@ def publish_plan(store: ObjectStore, plan: BulkPlan) -> BulkPlan:
     Args:
         store: where the output is.
         plan: as `plan_run` made it.
+        listing: the list of documents that it cuts, to be there before it.
 
     Raises:
         MessageError: `output_in_use`, a run of other work is there; `unsupported_store`, the store overwrites; or it
@@ -115,6 +118,8 @@ def publish_plan(store: ObjectStore, plan: BulkPlan) -> BulkPlan:
                 text = f"{output}: a finished run is there, and its plan is gone; choose another output"
                 raise MessageError(ErrorCode.OUTPUT_IN_USE, text)
             store.probe(output)
+            if listing is not None:
+                store.put_bytes(listing.file.uri, listing.content, only_new=True)
             if store.put_bytes(uri, plan.model_dump_json().encode(), only_new=True).is_new:
                 return plan
             standing = store.get_bytes(uri)
@@ -135,19 +140,24 @@ def load_plan(store: ObjectStore, uri: str, key: str | None = None) -> BulkPlan:
     with refusing():
         content = _bytes(store, uri)
     if content is None:
-        raise MessageError(ErrorCode.PLAN_MISSING, f"{uri}: there is no plan; send the bulk.classify again")
+        raise MessageError(ErrorCode.PLAN_MISSING, f"{uri}: there is no plan; plan the run again")
     plan = _parsed(content)
     if plan is None:
         raise MessageError(ErrorCode.PLAN_MISSING, f"{uri}: this is no plan of this version; plan the run again")
     if key is not None and plan_key(plan) != key:
-        text = f"{uri}: this is another plan than the one that the shard was cut by; send the bulk.classify again"
+        text = f"{uri}: this is another plan than the one that the shard was cut by; plan the run again"
         raise MessageError(ErrorCode.PLAN_MISSING, text)
     return plan
 
 
-def _files(stores: Stores, request: BulkClassify) -> tuple[list[InputFile], list[InputFile]]:
-    """Return the files to label, in plan order and not looked into, and those that an earlier run covers."""
-    earlier = None if request.since_manifest is None else _manifest(stores, request.since_manifest)
+def table_files(stores: Stores, request: BulkRequest) -> tuple[list[InputFile], list[InputFile]]:
+    """Return the tables to read, in plan order and not looked into, and those that an earlier run covers. Blocks.
+
+    Raises:
+        MessageError: as `plan_run`.
+        StorageError: a store refuses or fails.
+    """
+    earlier = earlier_run(stores, request)
     found = [pinned(info, request.output) for info in list_inputs(stores, request.inputs, request.output)]
     fresh, covered = split_covered(arrange(found), earlier)
     if earlier is None:
@@ -157,7 +167,11 @@ def _files(stores: Stores, request: BulkClassify) -> tuple[list[InputFile], list
     return fresh, [known[file.uri, file.etag] for file in covered]
 
 
-def _manifest(stores: Stores, uri: str) -> BulkManifest:
+def earlier_run(stores: Stores, request: BulkRequest) -> BulkManifest | None:
+    """Return the manifest since which a run is asked for; None = there is none. Blocks; raises as `table_files`."""
+    if request.since_manifest is None:
+        return None
+    uri = request.since_manifest
     content = stores.of(uri).get_bytes(uri)
     try:
         return BulkManifest.model_validate_json(content)
@@ -166,11 +180,14 @@ def _manifest(stores: Stores, uri: str) -> BulkManifest:
         raise MessageError(ErrorCode.UNREADABLE_INPUT, text) from None
 
 
-def _described(stores: Stores, request: BulkClassify, files: Sequence[InputFile]) -> list[Described]:
+def described_files(
+    stores: Stores, request: BulkRequest, files: Sequence[InputFile], texts: Sequence[str]
+) -> list[Described]:
+    """Look into the tables of a run, several at a time; see `tasks.bulk.inputs.describe`."""
     others = [] if request.id is None else [request.id]
 
     def look(file: InputFile) -> Described:
-        return describe(stores.of(file.uri), file, texts=text_columns(request), others=others)
+        return describe(stores.of(file.uri), file, texts=texts, others=others)
 
     with ThreadPoolExecutor(THREADS) as pool:
         return list(pool.map(look, files))

@@ -30,7 +30,7 @@ from tasks.bulk.layout import (
 from tasks.bulk.parts import missing_shards, part_names
 from tasks.bulk.planning import plan_key
 from tasks.bulk.stored import contradictions, read_part
-from tasks.bulk.tally import check_rejections, label_shares, merge, rejection_rate
+from tasks.bulk.tally import check_rejections, label_shares, rejection_rate, total
 from worker.errors import TableError
 from worker.storage.errors import NotFound
 
@@ -127,7 +127,7 @@ def _manifest(
     output, key = normalised(plan.request.output), plan_key(plan)
     with ThreadPoolExecutor(READERS) as pool:
         stored = list(pool.map(lambda shard: _stored(store, found[shard], plan, key, shard), range(len(found))))
-    totals = merge(record.tally for _, record in stored)
+    totals = total((record.tally for _, record in stored), plan.request)
     return BulkManifest(
         job_id=plan.job_id,
         fingerprint=plan.fingerprint,

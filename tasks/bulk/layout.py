@@ -1,6 +1,7 @@
 """Where the documents and files of a run are, below its output.
 
     OUTPUT/_batchmill/plan.json                           the plan
+    OUTPUT/_batchmill/documents-….jsonl                   the documents of a run whose inputs are the documents
     OUTPUT/_batchmill/differs/000003-1f0c9a521f0c9a52     shard 3 was made again, with other bytes
     OUTPUT/[dt=2026-01-01/]part-000003-….parquet          the parts; `tasks.bulk.parts` names them
     OUTPUT/_rejects/part-000003-…-1f0c9a52….rejects       the rows of a part that have an error, as Parquet
@@ -27,6 +28,7 @@ _REJECTS: Final = "_rejects"
 _DIFFERS: Final = f"{_OWN}/differs"
 _PART: Final = re.compile(r"part-\d{6,}-[0-9a-f]{8}-[0-9a-f]{8}\.parquet")
 _SHA_DIGITS: Final = 16
+_LISTING: Final = re.compile(rf"(.*/)?{_OWN}/documents-[0-9a-f]{{16}}\.jsonl")
 
 
 def normalised(uri: str) -> str:
@@ -50,6 +52,16 @@ def normalised(uri: str) -> str:
 def plan_uri(output: str) -> str:
     """Return where the plan is."""
     return _below(output, f"{_OWN}/{PLAN_FILE}")
+
+
+def listing_uri(output: str, sha256: str) -> str:
+    """Return where the list of a run's documents is, given the SHA-256 of its content."""
+    return _below(output, f"{_OWN}/documents-{sha256[:_SHA_DIGITS]}.jsonl")
+
+
+def is_listing(uri: str) -> bool:
+    """Whether an address is one that `listing_uri` gives."""
+    return _LISTING.fullmatch(uri) is not None
 
 
 def manifest_uri(output: str) -> str:

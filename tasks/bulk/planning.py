@@ -27,9 +27,8 @@ if TYPE_CHECKING:
 
     from pydantic import JsonValue
 
-    from schemas.bulk import BulkClassify
     from schemas.bulk_manifest import BulkManifest
-    from schemas.bulk_plan import BulkPlan, InputFile, PlannedModel
+    from schemas.bulk_plan import BulkPlan, BulkRequest, InputFile, PlannedModel
 
 SHARD_MAX_S: Final = 60.0
 
@@ -99,7 +98,7 @@ def split_covered(files: Iterable[InputFile], earlier: BulkManifest | None) -> t
     return fresh, carried
 
 
-def fingerprint(files: Iterable[InputFile], model: PlannedModel, request: BulkClassify) -> str:
+def fingerprint(files: Iterable[InputFile], model: PlannedModel, request: BulkRequest) -> str:
     """The identity of the work, 64 hex digits.
 
     The order of the files does not matter, nor does how the request spells them: addresses, sizes and ETags
@@ -149,6 +148,24 @@ def cut(files: Sequence[InputFile], row_groups: Sequence[Sequence[int]], policy:
         for start, stop in _ranges(file.rows, _ends(file, groups), policy.shard_rows)
     ]
     return shards or [Shard(file=0, start=0, stop=0)][: len(files)]
+
+
+def cut_sizes(sizes: Sequence[int], most_rows: int, most_bytes: float) -> list[Shard]:
+    """Cut the documents of a list into shards, in order: each has so many documents or bytes at most, but at least one.
+
+    Args:
+        sizes: of the documents, in bytes.
+        most_rows: documents of a shard.
+        most_bytes: of a shard's documents together; one larger document is a shard of its own.
+    """
+    shards: list[Shard] = []
+    start, held_bytes = 0, 0
+    for row, size_bytes in enumerate(sizes):
+        if row > start and (row - start == most_rows or held_bytes + size_bytes > most_bytes):
+            shards.append(Shard(file=0, start=start, stop=row))
+            start, held_bytes = row, 0
+        held_bytes += size_bytes
+    return [*shards, Shard(file=0, start=start, stop=len(sizes))] if sizes else []
 
 
 def _ends(file: InputFile, groups: Sequence[int]) -> list[int]:

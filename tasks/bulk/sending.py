@@ -7,7 +7,8 @@ from time import time
 from typing import TYPE_CHECKING, Any
 
 from schemas.bulk import BulkShard
-from schemas.names import ENQUEUED_AT_HEADER, PRIORITY_BULK_SHARD, QUEUE_BULK, TASK_BULK_SHARD
+from schemas.bulk_ocr import BulkOcr
+from schemas.names import ENQUEUED_AT_HEADER, PRIORITY_BULK_SHARD, QUEUE_BULK, QUEUE_BULK_OCR, TASK_BULK_SHARD
 from tasks.bulk.attempts import open_attempts
 from tasks.bulk.layout import plan_uri
 from tasks.bulk.planning import plan_key
@@ -16,7 +17,12 @@ from worker.ops.ends import ended
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from schemas.bulk_plan import BulkPlan
+    from schemas.bulk_plan import BulkPlan, BulkRequest
+
+
+def queue_of(request: BulkRequest) -> str:
+    """Return the queue of a run's messages: only workers that can do its work serve it."""
+    return QUEUE_BULK_OCR if isinstance(request, BulkOcr) else QUEUE_BULK
 
 
 def enqueue(app: Any, plan: BulkPlan, shards: Sequence[int]) -> list[str]:  # noqa: ANN401 - any Celery application
@@ -34,7 +40,7 @@ def enqueue(app: Any, plan: BulkPlan, shards: Sequence[int]) -> list[str]:  # no
             TASK_BULK_SHARD,
             kwargs=BulkShard(plan=uri, plan_key=key, shard=shard).model_dump(mode="json"),
             task_id=task_id,
-            queue=QUEUE_BULK,
+            queue=queue_of(plan.request),
             priority=PRIORITY_BULK_SHARD,
             headers={ENQUEUED_AT_HEADER: time()},
             add_to_parent=False,  # or the answer would list them all as its children

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Final
 from celery import states
 
 from schemas.errors import ErrorCode, MessageError
-from schemas.names import QUEUE_BULK
 from tasks.bulk.attempts import open_attempts, task_id
 from tasks.bulk.failures import refusing
 from tasks.bulk.finaliser import read_manifest
 from tasks.bulk.layout import manifest_uri, normalised, part_uri, success_uri
 from tasks.bulk.parts import part_names
 from tasks.bulk.planning import plan_key
+from tasks.bulk.sending import queue_of
 from worker.ops.ends import Known, known
 from worker.ops.jobs import waiting_ids
 
@@ -152,7 +152,7 @@ def look(store: ObjectStore, plan: BulkPlan, client: redis.Redis) -> RunState:
         return RunState(plan, done, manifest=manifest, is_complete=True)
     planner = known(client, [plan.job_id])[plan.job_id]
     missing = [shard for shard in range(len(uris)) if shard not in done]
-    shards = tuple(shard_states(client, plan.job_id, missing or range(len(uris))))
+    shards = tuple(shard_states(client, plan, missing or range(len(uris))))
     if missing:
         # One that ended between the listing and the question has its part by now.
         late = {one.shard for one in shards if one.standing is Standing.LOST and store.exists(uris[one.shard])}
@@ -162,16 +162,17 @@ def look(store: ObjectStore, plan: BulkPlan, client: redis.Redis) -> RunState:
     return RunState(plan, done, shards, manifest, is_complete, planner.is_held or planner.is_given_back)
 
 
-def shard_states(client: redis.Redis, job_id: str, shards: Iterable[int]) -> Iterator[ShardState]:
+def shard_states(client: redis.Redis, plan: BulkPlan, shards: Iterable[int]) -> Iterator[ShardState]:
     """Yield how the messages of these shards stand; blocks on the database, which is asked in portions.
 
     Args:
         client: one that returns bytes.
-        job_id: the run's.
+        plan: the run's.
         shards: indices of its shards.
     """
-    shards = list(shards)
-    waiting = waiting_ids(client, QUEUE_BULK) if shards else frozenset()  # first: what is taken now has a job key then
+    shards, job_id = list(shards), plan.job_id
+    # First: what is taken now has a job key then.
+    waiting = waiting_ids(client, queue_of(plan.request)) if shards else frozenset()
     seen: dict[str, Known] = {}
 
     def over(ids: list[str]) -> Collection[str]:

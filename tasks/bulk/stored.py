@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO, Final, cast
 
+from schemas.bulk_manifest import PageTally, Tally
+from schemas.bulk_ocr import BulkOcr
 from schemas.bulk_plan import PlannedModel
 from tasks.bulk.columns import record_of
 from worker.errors import UnreadableTable
@@ -72,17 +74,26 @@ def contradictions(part: StoredPart, plan: BulkPlan, plan_key: str, shard: int) 
         plan_key: the plan's key, which takes a while to compute.
         shard: the index of the part's shard.
     """
-    record, rows = part.record, plan.shards[shard].rows
+    record = part.record
     model = PlannedModel(**record.model.model_dump(include=set(PlannedModel.model_fields)))
     for what, said, planned in (
         ("plan key", record.plan_key, plan_key),
         ("shard", record.shard, shard),
-        ("rows", part.rows, rows),
-        ("rows by its own count", record.tally.rows, rows),
+        *_counts(part, plan, plan.shards[shard].rows),
         ("model", _named(model), _named(plan.model)),
     ):
         if said != planned:
             yield f"{what}: {said} instead of {planned}"
+
+
+def _counts(part: StoredPart, plan: BulkPlan, rows: int) -> Iterator[tuple[str, int, int]]:
+    tally = part.record.tally
+    if isinstance(plan.request, BulkOcr):
+        yield "rows", part.rows, tally.rows
+        yield "documents by its own count", tally.documents if isinstance(tally, PageTally) else 0, rows
+    else:
+        yield "rows", part.rows, rows
+        yield "rows by its own count", tally.rows if isinstance(tally, Tally) else 0, rows
 
 
 def _named(model: PlannedModel) -> str:

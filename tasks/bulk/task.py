@@ -1,4 +1,4 @@
-"""The two tasks of a bulk run: `bulk.classify` plans it and enqueues its shards, `bulk.shard` makes one part.
+"""The tasks of bulk runs: `bulk.classify` and `bulk.ocr` plan one and enqueue its shards, `bulk.shard` makes one part.
 
 Neither waits for the other. The shards leave in the same commit as the plan's answer, and the end of every shard, good
 or bad, looks whether the run is done. What may succeed later is tried again some times, the rest fails by its code. A
@@ -15,21 +15,19 @@ import structlog
 from celery.exceptions import Ignore, Reject
 
 from schemas.bulk import BulkAnswer, parse_bulk_classify, parse_bulk_shard
+from schemas.bulk_ocr import parse_bulk_ocr
 from schemas.bulk_plan import BatchLimits
 from schemas.errors import MessageError
-from schemas.names import (
-    TASK_BULK_CLASSIFY,
-    TASK_BULK_SHARD,
-    TASK_CLASSIFY,
-)
+from schemas.names import QUEUE_BULK, QUEUE_BULK_OCR, TASK_BULK_CLASSIFY, TASK_BULK_OCR, TASK_BULK_SHARD
 from tasks.bulk.afterwards import finalise_runs_of_dead_shards
 from tasks.bulk.coordinator import load_plan, plan_run, publish_plan
 from tasks.bulk.failures import is_doubtful, is_transient, refusal
 from tasks.bulk.finaliser import finalise
-from tasks.bulk.labelling import Labeller
+from tasks.bulk.scans import plan_scans
 from tasks.bulk.sending import enqueue
-from tasks.bulk.shard import ShardRunner, lane_of, planned_model
+from tasks.bulk.shard import ShardRunner
 from tasks.bulk.stores import Stores
+from tasks.bulk.work import Labelling, lane_of, planned_model, reader_of, reading_pipeline
 from tasks.classify.pipeline import check_options
 from worker.errors import BatchmillError, Cancelled, Draining, NotBatched
 from worker.isolation import message_failure
@@ -38,11 +36,10 @@ from worker.storage.labelling import Span
 from worker.task import PrivateTask
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from schemas.bulk import BulkClassify
     from schemas.bulk_plan import BulkPlan
-    from tasks.classify.model import TicketClassifier
+    from tasks.bulk.labelling import Labeller
     from worker.lifecycle import BatchApp
     from worker.slots import Slot
     from worker.storage.tables import Table
@@ -57,7 +54,7 @@ LAST_RETRY_S: Final = 60.0
 
 
 class BulkTask(PrivateTask):
-    """What the two have in common: the stores, and what a failure means.
+    """What they have in common: the stores, and what a failure means.
 
     Args:
         stores: of inputs and outputs.
@@ -111,10 +108,10 @@ class BulkTask(PrivateTask):
         return slot
 
 
-class BulkClassifyTask(BulkTask):
+class BulkRunTask(BulkTask):
     """Plans a run and enqueues its shards."""
 
-    name = TASK_BULK_CLASSIFY
+    abstract = True
 
     def run(self, *args: object, **kwargs: object) -> dict[str, object]:
         """Return what `schemas.bulk.BulkAnswer` describes.
@@ -123,30 +120,63 @@ class BulkClassifyTask(BulkTask):
             MessageError: the run cannot be done as it is asked for; its code says why.
         """
         with self.ending():
-            request = parse_bulk_classify(args, kwargs)
-            plan = self._planned(request)
+            plan = self.planned(args, kwargs)
             verdict = finalise(self.stores.of(plan.request.output), plan)
             enqueue(self.app, plan, verdict.missing)
             output = plan.request.output
             answer = BulkAnswer(job_id=plan.job_id, shards=len(plan.shards), rows=plan.rows, output=output)
             return answer.model_dump(mode="json")
 
-    def _planned(self, request: BulkClassify) -> BulkPlan:
+    def planned(self, args: Sequence[object], kwargs: Mapping[str, object]) -> BulkPlan:
+        """Return the plan that stands for a request; raises as `run`."""
+        raise NotImplementedError
+
+
+class BulkClassifyTask(BulkRunTask):
+    """Plans a run that labels rows."""
+
+    name = TASK_BULK_CLASSIFY
+
+    def planned(self, args: Sequence[object], kwargs: Mapping[str, object]) -> BulkPlan:
+        """See `BulkRunTask`."""
+        request = parse_bulk_classify(args, kwargs)
         slot, workload = self.slot(), self.app.workload
         model = lane_of(workload, request.model)
         check_options(request, model)
-        limits = batch_limits(slot, model)
-        labeller = Labeller(slot, workload.pipelines[TASK_CLASSIFY], model, request, limits)
+        limits = batch_limits(slot, model.name)
+        labeller = Labelling.of(workload, slot, request, limits).labeller
         plan = plan_run(
             self.stores,
             request,
             job_id=self.request.id,
-            model=planned_model(model),
+            model=planned_model(model.info),
             limits=limits,
             is_multi_label=model.multi_label,
             measure=partial(_measured, labeller),
         )
         return publish_plan(self.stores.of(plan.request.output), plan)
+
+
+class BulkOcrTask(BulkRunTask):
+    """Plans a run that reads documents."""
+
+    name = TASK_BULK_OCR
+
+    def planned(self, args: Sequence[object], kwargs: Mapping[str, object]) -> BulkPlan:
+        """See `BulkRunTask`."""
+        from tasks.ocr.stages import CROPS  # noqa: PLC0415 - its libraries are an extra, which these workers have
+
+        request = parse_bulk_ocr(args, kwargs)
+        slot, workload = self.slot(), self.app.workload
+        made = plan_scans(
+            self.stores,
+            request,
+            job_id=self.request.id,
+            model=planned_model(reading_pipeline(workload, request.model).info),
+            limits=batch_limits(slot, CROPS),
+            measure=reader_of(workload, slot, request).speed,
+        )
+        return publish_plan(self.stores.of(made.plan.request.output), made.plan, made.listing)
 
 
 class BulkShardTask(BulkTask):
@@ -171,16 +201,19 @@ class BulkShardTask(BulkTask):
 
 
 def register(app: BatchApp) -> None:
-    """Let an application serve bulk runs."""
+    """Let an application serve the bulk runs of its queues."""
     stores = Stores()
-    app.register_task(BulkClassifyTask(stores))
+    if QUEUE_BULK in app.settings.queues:
+        app.register_task(BulkClassifyTask(stores))
+    if QUEUE_BULK_OCR in app.settings.queues:
+        app.register_task(BulkOcrTask(stores))
     app.register_task(BulkShardTask(stores))
     app.on_dead_letters = lambda: finalise_runs_of_dead_shards(app.backend.client, stores)
 
 
-def batch_limits(slot: Slot, model: TicketClassifier) -> BatchLimits:
-    """Return how this worker would plan the batches of a model, for every worker of the run to plan them so."""
-    policy = slot.engine.lanes[model.name].policy
+def batch_limits(slot: Slot, lane: str) -> BatchLimits:
+    """Return how this worker would plan the batches of a lane, for every worker of the run to plan them so."""
+    policy = slot.engine.lanes[lane].policy
     return BatchLimits(
         max_batch_size=policy.max_batch_size,
         max_batch_tokens=policy.max_batch_tokens,

@@ -12,13 +12,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from schemas.bulk_manifest import Tally
+from schemas.bulk_manifest import PageTally, Tally
 from schemas.errors import ErrorCode, MessageError
 from tasks.bulk.audit import Audited, Finding, Trouble, audit_part, audit_rejects
 from tasks.bulk.columns import part_schema
 from tasks.bulk.coordinator import load_plan
 from tasks.bulk.finaliser import read_manifest
 from tasks.bulk.layout import (
+    is_listing,
     is_of_a_run,
     manifest_uri,
     normalised,
@@ -29,8 +30,9 @@ from tasks.bulk.layout import (
     success_uri,
 )
 from tasks.bulk.parts import part_names
-from tasks.bulk.tally import label_shares, merge, rejection_rate
+from tasks.bulk.tally import differences, label_shares, rejection_rate, total
 from worker.storage.errors import NotFound, StorageError
+from worker.storage.objects import hashed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -58,7 +60,7 @@ class Verified:
     problems: tuple[Finding, ...]
     notes: tuple[Finding, ...] = ()
     manifest: BulkManifest | None = None
-    counted: Tally = field(default_factory=Tally)
+    counted: Tally | PageTally = field(default_factory=Tally)
 
 
 def verify(stores: Stores, output: str) -> Verified:
@@ -89,9 +91,9 @@ def verify(stores: Stores, output: str) -> Verified:
         *_of_manifest(store, manifest, plan, output),
         *_foreign_rejects(manifest, parts, plan),
         *(finding for audited in (*parts, *rejects) for finding in audited.findings),
-        *_of_totals(manifest, parts, output),
+        *_of_totals(manifest, parts, plan),
     )
-    counted = merge(audited.counted for audited in parts if audited.counted is not None)
+    counted = total((audited.counted for audited in parts if audited.counted is not None), plan.request)
     return Verified(problems, (*_strays(store, manifest, output), *_inputs(stores, plan)), manifest, counted)
 
 
@@ -165,13 +167,12 @@ def _foreign_rejects(manifest: BulkManifest, parts: Sequence[Audited], plan: Bul
             yield Finding(Trouble.REJECTS, file.uri, "the manifest has it, and it belongs to no part")
 
 
-def _of_totals(manifest: BulkManifest, parts: Sequence[Audited], output: str) -> Iterator[Finding]:
+def _of_totals(manifest: BulkManifest, parts: Sequence[Audited], plan: BulkPlan) -> Iterator[Finding]:
     counted = [audited.counted for audited in parts if audited.counted is not None]
     made_by = {audited.record.model for audited in parts if audited.record is not None}
-    totals = merge(counted)
     wrong = []
     if len(counted) == len(parts):
-        wrong += [name for name in Tally.model_fields if getattr(manifest.totals, name) != getattr(totals, name)]
+        wrong += differences(manifest.totals, total(counted, plan.request))
     if manifest.label_shares != label_shares(manifest.totals):
         wrong.append("label_shares")
     if manifest.rejection_rate != rejection_rate(manifest.totals):
@@ -180,7 +181,7 @@ def _of_totals(manifest: BulkManifest, parts: Sequence[Audited], output: str) ->
         wrong.append("models")
     if wrong:
         text = f"it does not add up to what the parts hold: see {', '.join(wrong)}"
-        yield Finding(Trouble.TOTALS, manifest_uri(output), text)
+        yield Finding(Trouble.TOTALS, manifest_uri(plan.request.output), text)
 
 
 def _strays(store: ObjectStore, manifest: BulkManifest, output: str) -> Iterator[Finding]:
@@ -202,6 +203,7 @@ def _input(stores: Stores, file: InputFile) -> Finding | None:
         return Finding(Trouble.INPUT, file.uri, "the input is gone since the run was planned")
     except StorageError as error:
         return Finding(Trouble.INPUT, file.uri, f"the input cannot be looked at: {error.what}")
-    if (info.etag, info.size_bytes) == (file.etag, file.size_bytes):
+    etag = hashed(stores.of(file.uri), info) if is_listing(file.uri) else info.etag  # see `tasks.bulk.listing`
+    if (etag, info.size_bytes) == (file.etag, file.size_bytes):
         return None
     return Finding(Trouble.INPUT, file.uri, "the input was replaced since the run was planned")

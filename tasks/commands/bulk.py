@@ -15,6 +15,7 @@ from tasks.bulk.stores import Stores
 from tasks.bulk.verify import verify as verify_run
 from tasks.commands.bulk_classify import classify
 from tasks.commands.bulk_failures import run_reported
+from tasks.commands.bulk_ocr import ocr
 from tasks.commands.bulk_target import is_output, output_of, planned, run_of, target_argument
 from tasks.commands.bulk_watch import finish, show
 from tasks.commands.bulk_watch import watch as watch_run
@@ -35,13 +36,14 @@ if TYPE_CHECKING:
 
 @click.group()
 def bulk() -> None:
-    """Label whole files with the workers of the queue `bulk`: Parquet, CSV or JSONL in, Parquet out.
+    """Label whole files, or read whole folders of scans, with the workers of the queues `bulk` and `bulk-ocr`.
 
-    A run is named by its OUTPUT, an s3:// address or a directory, or by the JOB_ID that `bulk classify` printed.
+    A run is named by its OUTPUT, an s3:// address or a directory, or by the JOB_ID that was printed as it was planned.
     """
 
 
 bulk.add_command(classify)
+bulk.add_command(ocr)
 
 
 @bulk.command()

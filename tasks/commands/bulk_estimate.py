@@ -1,26 +1,27 @@
-"""`batchmill bulk classify --plan`: what a run would do, how long it would take, what it would cost; without a broker.
+"""`batchmill bulk … --plan`: what a run would do, how long it would take, what it would cost; without a broker.
 
-The inputs are looked into as the run itself would, and the model is measured on their first rows, on this machine. It
-writes nothing.
+The inputs are looked into as the run itself would, and the model is measured on their first rows or documents, on this
+machine. It writes nothing.
 """
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
+from schemas.bulk_ocr import BulkOcr
 from schemas.errors import ErrorCode, MessageError
-from schemas.names import TASK_CLASSIFY
+from schemas.names import QUEUE_BULK_OCR
 from tasks.bulk.coordinator import load_plan, plan_run
 from tasks.bulk.estimate import Estimate, estimate
 from tasks.bulk.failures import refusing
-from tasks.bulk.labelling import Labeller
 from tasks.bulk.layout import plan_uri
 from tasks.bulk.parts import missing_shards
-from tasks.bulk.shard import lane_of, planned_model
+from tasks.bulk.scans import plan_scans
 from tasks.bulk.stores import Stores
 from tasks.bulk.task import batch_limits
+from tasks.bulk.work import Labelling, lane_of, planned_model, reader_of, reading_pipeline
 from tasks.classify.pipeline import check_options
 from tasks.commands.bulk_view import facts
 from tasks.commands.view import Grid, View
@@ -29,10 +30,12 @@ from worker.storage.labelling import Span
 
 if TYPE_CHECKING:
     from schemas.bulk import BulkClassify
-    from schemas.bulk_plan import BulkPlan
-    from tasks.classify.pipeline import ClassifyPipeline
+    from schemas.bulk_plan import BulkPlan, BulkRequest
+    from tasks.bulk.scans import Speed
     from worker.settings import Settings
     from worker.storage.tables import Table
+
+NOT_SENT: Final = "not-sent"  # in place of a job's id
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +44,7 @@ class Forecast:
 
     Attributes:
         plan: by which it would run, or the one that stands at its output.
-        rows_per_s: of this machine; None if there is no row to measure.
+        rows_per_s: rows of the input, or documents, that this machine does; None if there is none to measure.
         workers: like this one.
         estimate: of what is still to do; None without a speed.
         done: shards whose parts are there already.
@@ -54,15 +57,24 @@ class Forecast:
     done: int
 
 
-def forecast(settings: Settings, request: BulkClassify, workers: int, price_per_hour: float | None) -> Forecast:
-    """Plan a run without beginning it. Blocks for the model's start, for the inputs as `plan_run` does, and to measure.
+def forecast(settings: Settings, request: BulkRequest, workers: int, price_per_hour: float | None) -> Forecast:
+    """Plan a run without beginning it. Blocks for the model's start, for the inputs as planning does, and to measure.
+
+    Args:
+        settings: of this process; the model that the request names is loaded.
+        request: of the run.
+        workers: like this machine.
+        price_per_hour: of one of them.
 
     Raises:
         MessageError: the run cannot be done as it is asked for.
         ConfigError: the model is missing.
     """
     stores = Stores()
-    plan, rows_per_s = _planned(settings, stores, request)
+    if isinstance(request, BulkOcr):
+        plan, rows_per_s = _planned_reading(settings, stores, request)
+    else:
+        plan, rows_per_s = _planned_labelling(settings, stores, request)
     store = stores.of(plan.request.output)
     plan = _standing(stores, plan)
     output = plan.request.output
@@ -88,14 +100,14 @@ def view_of(seen: Forecast) -> View:
     )
 
 
-def _planned(settings: Settings, stores: Stores, request: BulkClassify) -> tuple[BulkPlan, float | None]:
+def _planned_labelling(settings: Settings, stores: Stores, request: BulkClassify) -> tuple[BulkPlan, float | None]:
     measured: list[float] = []
-    with offline_slot(settings) as (workload, slot):
-        model = lane_of(workload, request.model)
+    with offline_slot(_with(settings, model=request.model)) as (workload, slot):
+        request = request.model_copy(update={"model": None})  # the one that is loaded here, however it was named
+        model = lane_of(workload, None)
         check_options(request, model)
-        limits = batch_limits(slot, model)
-        pipeline: ClassifyPipeline = workload.pipelines[TASK_CLASSIFY]  # type: ignore[assignment] # its own task's
-        labeller = Labeller(slot, pipeline, model, request, limits)
+        limits = batch_limits(slot, model.name)
+        labeller = Labelling.of(workload, slot, request, limits).labeller
 
         def measure(table: Table) -> float:
             measured.append(labeller.rows_per_s(Span(table, 0, table.rows)))
@@ -104,13 +116,41 @@ def _planned(settings: Settings, stores: Stores, request: BulkClassify) -> tuple
         plan = plan_run(
             stores,
             request,
-            job_id="not-sent",
-            model=planned_model(model),
+            job_id=NOT_SENT,
+            model=planned_model(model.info),
             limits=limits,
             is_multi_label=model.multi_label,
             measure=measure,
         )
     return plan, measured[0] if measured else None
+
+
+def _planned_reading(settings: Settings, stores: Stores, request: BulkOcr) -> tuple[BulkPlan, float | None]:
+    measured: list[Speed] = []
+    with offline_slot(_with(settings, queues=(QUEUE_BULK_OCR,), ocr_model=request.model)) as (workload, slot):
+        from tasks.ocr.stages import CROPS  # noqa: PLC0415 - its libraries are an extra; they are there by now
+
+        request = request.model_copy(update={"model": None})  # as above
+        reader = reader_of(workload, slot, request)
+
+        def measure(span: Span) -> Speed:
+            measured.append(reader.speed(span))
+            return measured[-1]
+
+        planned = plan_scans(
+            stores,
+            request,
+            job_id=NOT_SENT,
+            model=planned_model(reading_pipeline(workload, None).info),
+            limits=batch_limits(slot, CROPS),
+            measure=measure,
+        )
+    return planned.plan, measured[0].documents_per_s if measured else None
+
+
+def _with(settings: Settings, **overrides: object) -> Settings:
+    """Return the settings with what is given; None = as they are."""
+    return settings.model_copy(update={name: value for name, value in overrides.items() if value is not None})
 
 
 def _standing(stores: Stores, plan: BulkPlan) -> BulkPlan:

@@ -6,7 +6,7 @@ never notice. It knows neither Celery nor batching, and never quotes what it rea
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
@@ -34,11 +34,17 @@ _PIXEL_DIGITS: Final = 1
 
 
 @dataclass(slots=True)
-class DocumentNode:
-    """A document of a message, and the items of its pages once it is open."""
+class Opening:
+    """A document, as the source of its item: the items of its pages, once it is open."""
+
+    pages: list[Item] = field(default_factory=list)
+
+
+@dataclass(slots=True, kw_only=True)
+class DocumentNode(Opening):
+    """A document of a message."""
 
     request: Document
-    pages: list[Item] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -55,11 +61,14 @@ class OcrPipeline:
     Args:
         name: of the model that it reads with.
         info: what `schemas.results.ModelInfo` describes.
+
+    Attributes:
+        name, info: the same.
     """
 
     def __init__(self, name: str, info: Mapping[str, str]) -> None:
-        self._name = name
-        self._info = dict(info)
+        self.name = name
+        self.info = dict(info)
 
     def open(self, job: Job, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
         """Validate the message; set `job.request` and `job.items`.
@@ -68,13 +77,22 @@ class OcrPipeline:
             MessageError: it is wrong as a whole, or asks for another model.
         """
         request = parse_ocr(args, kwargs)
-        if request.model not in (None, self._name):
-            text = f"model: this worker has {self._name}; name it or leave model out"
-            raise MessageError(ErrorCode.UNKNOWN_MODEL, text)
+        self.check_model(request.model)
         job.request = request
         job.items = [
-            Item(job, index, DocumentNode(document), DOCUMENTS) for index, document in enumerate(request.documents)
+            Item(job, index, DocumentNode(request=document), DOCUMENTS)
+            for index, document in enumerate(request.documents)
         ]
+
+    def check_model(self, name: str | None) -> None:
+        """Refuse a request that asks for another model; None asks for any.
+
+        Raises:
+            MessageError: it does.
+        """
+        if name not in (None, self.name):
+            text = f"model: this worker has {self.name}; name it or leave model out"
+            raise MessageError(ErrorCode.UNKNOWN_MODEL, text)
 
     def prepare(self, items: Sequence[Item]) -> None:
         """Say what is to be opened, or what is wrong with how it was asked for."""
@@ -94,6 +112,7 @@ class OcrPipeline:
             Item(item.job, index, crop._replace(pixels=NO_PIXELS), CROPS, features=crop, length=crop.padded_width)
             for index, crop in enumerate(layout.crops)
         ]
+        item.outcome = replace(layout, crops=())  # or a document would hold the pixels of all its pages to its end
         return node.crops
 
     def complete(self, job: Job) -> dict[str, object]:
@@ -106,7 +125,7 @@ class OcrPipeline:
         return {
             "schema_version": 1,
             "results": results,
-            "model": self._info,
+            "model": self.info,
             "timings": {name: timings[name] for name in kept} | counts,
         }
 
@@ -127,7 +146,7 @@ def _request(document: Document) -> Request | ItemFailed:
 
 
 def _pages(item: Item, opened: Opened) -> list[Item]:
-    node = cast("DocumentNode", item.source)
+    node = cast("Opening", item.source)
     node.pages = [
         Item(item.job, index, PageNode(index + 1), PAGES, features=PageOf(opened.document, index), length=1)
         for index in opened.pages
@@ -139,7 +158,7 @@ def _document(item: Item) -> dict[str, object]:
     node = cast("DocumentNode", item.source)
     if isinstance(item.outcome, ItemFailed):
         return {"id": node.request.id, "pages": [], "text": "", "error": item.outcome.as_dict()}
-    pages = [_page(page) for page in node.pages]
+    pages = [page_result(page) for page in node.pages]
     if all("error" in fields for fields, _ in pages):
         return {"id": node.request.id, "pages": [], "text": "", "error": pages[0][0]["error"]}
     return {
@@ -149,7 +168,8 @@ def _document(item: Item) -> dict[str, object]:
     }
 
 
-def _page(item: Item) -> tuple[dict[str, object], str]:
+def page_result(item: Item) -> tuple[dict[str, Any], str]:  # Any: JSON
+    """Return what `schemas.ocr.PageResult` describes of a page that has ended, and its text."""
     node = cast("PageNode", item.source)
     if isinstance(item.outcome, ItemFailed):
         return _unread(node, item.outcome)
@@ -171,6 +191,6 @@ def _page(item: Item) -> tuple[dict[str, object], str]:
     return fields | {"lines": lines}, page.text
 
 
-def _unread(node: PageNode, failed: ItemFailed) -> tuple[dict[str, object], str]:
-    fields = {"page": node.number, "width": 0, "height": 0, "rotation": 0, "lines": []}
+def _unread(node: PageNode, failed: ItemFailed) -> tuple[dict[str, Any], str]:
+    fields: dict[str, Any] = {"page": node.number, "width": 0, "height": 0, "rotation": 0, "lines": []}
     return fields | {"error": failed.as_dict()}, ""

@@ -1,4 +1,4 @@
-"""Loads what a worker needs to serve `ocr.documents`: the networks, warm, and the lanes that run on them."""
+"""Loads what a worker needs to read documents, for messages or runs: the networks, warm, and their lanes."""
 
 from __future__ import annotations
 
@@ -7,20 +7,18 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from schemas.errors import ErrorCode
 from tasks.ocr.build import ocr_model_dir
 from tasks.ocr.layout import Networks, layout
 from tasks.ocr.limits import DocumentLimits
+from tasks.ocr.objects import DocumentObjects
 from tasks.ocr.pipeline import OcrPipeline
 from tasks.ocr.profiles import PROFILES, load_profile
 from tasks.ocr.sources import AllowedPrefix
 from tasks.ocr.stages import CropStage, DocumentStage, PageStage, lanes
-from worker.errors import ConfigError, ItemFailed, ModelError
+from worker.errors import ConfigError, ModelError
 from worker.jobs import Cancellation
-from worker.storage.objects import ObjectInfo, store_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from tasks.ocr.profiles import ProfileDir
@@ -40,7 +38,7 @@ def load_ocr(settings: Settings) -> tuple[dict[str, Lane], OcrPipeline]:
     networks = Networks(profile, providers=settings.providers)
     info = describe(profile, networks)
     limits = DocumentLimits()
-    documents = DocumentStage(info, limits, _allowed(settings), _reader())
+    documents = DocumentStage(info, limits, _allowed(settings), DocumentObjects())
     _warm(networks)
     made = lanes(documents, PageStage(info, limits, networks), CropStage(info, networks))
     return made, OcrPipeline(profile.manifest.name, info)
@@ -80,20 +78,6 @@ def _allowed(settings: Settings) -> list[AllowedPrefix]:
         return [AllowedPrefix.parse(source) for source in settings.document_sources]
     except ValueError as error:
         raise ConfigError(f"BATCHMILL_DOCUMENT_SOURCES: {error}") from error
-
-
-def _reader() -> Callable[[str, int], bytes]:
-    store = store_for("s3://any")
-
-    def read(uri: str, most_bytes: int) -> bytes:
-        info: ObjectInfo = store.info(uri)
-        if info.size_bytes > most_bytes:
-            text = f"the document has {info.size_bytes} bytes, and {most_bytes} are allowed"
-            raise ItemFailed(ErrorCode.DOCUMENT_TOO_LARGE, text)
-        with store.open(info, read_ahead_bytes=most_bytes) as content:
-            return content.read()
-
-    return read
 
 
 def _warm(networks: Networks) -> None:

@@ -24,17 +24,19 @@ from tasks.ocr.sources import check_uri, decode_inline
 from worker.errors import ItemFailed
 from worker.lanes import Lane
 from worker.planner import BatchPolicy
-from worker.storage.errors import Forbidden, NotFound, StorageError
+from worker.storage.objects import scheme_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from tasks.ocr.crops import Crop
     from tasks.ocr.layout import Networks
     from tasks.ocr.limits import DocumentLimits
+    from tasks.ocr.objects import DocumentObjects
     from tasks.ocr.recognition import Reading
     from tasks.ocr.sources import AllowedPrefix
     from worker.jobs import Cancellation
+    from worker.storage.objects import ObjectInfo
 
 DOCUMENTS: Final = "ocr-documents"
 PAGES: Final = "ocr-pages"
@@ -48,14 +50,18 @@ class Request:
     """Which pages of which document.
 
     Attributes:
-        uri, content: one of the two.
+        uri, content, data, pinned: one of the four: an address, base64, the bytes, or an object as it was listed.
         first_page, last_page: counted from 1; None = to the end.
+        is_clipped: whether a `last_page` beyond the document's means its last one.
     """
 
     uri: str | None
     content: str | None
     first_page: int
     last_page: int | None
+    data: bytes | None = None
+    pinned: ObjectInfo | None = None
+    is_clipped: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +111,8 @@ class DocumentStage(Stage):
     Args:
         info: see `Stage`.
         limits: of documents.
-        allowed: where documents may come from.
-        read: returns an object's bytes, given its URI and the most that it may have.
+        allowed: where documents may come from; a file that is pinned is one of a run's own inputs, and needs no leave.
+        objects: reads them.
     """
 
     def __init__(
@@ -114,12 +120,12 @@ class DocumentStage(Stage):
         info: Mapping[str, str],
         limits: DocumentLimits,
         allowed: Collection[AllowedPrefix],
-        read: Callable[[str, int], bytes],
+        objects: DocumentObjects,
     ) -> None:
         super().__init__(DOCUMENTS, info)
         self._limits = limits
         self._allowed = allowed
-        self._read = read
+        self._objects = objects
         self._decoder = Decoder(limits)
 
     def run(self, features: Sequence[object], cancellation: Cancellation) -> Sequence[object]:
@@ -137,17 +143,11 @@ class DocumentStage(Stage):
     def _bytes(self, request: Request) -> bytes:
         if request.content is not None:
             return decode_inline(request.content, self._limits.inline_bytes)
-        uri = request.uri or ""
-        check_uri(uri, self._allowed)
-        try:
-            return self._read(uri, self._limits.document_bytes)
-        except NotFound:
-            raise ItemFailed(ErrorCode.OBJECT_NOT_FOUND, "there is no such object; upload it, then send it") from None
-        except Forbidden:
-            raise ItemFailed(ErrorCode.STORE_FORBIDDEN, "the store refuses the worker's credentials") from None
-        except StorageError as error:
-            text = f"the store gave no good answer ({type(error).__name__}); send the document again"
-            raise ItemFailed(ErrorCode.STORE_UNAVAILABLE, text) from None
+        if request.data is not None:
+            return request.data
+        if request.pinned is None or scheme_of(request.pinned.uri) != "file":
+            check_uri(request.pinned.uri if request.pinned else request.uri or "", self._allowed)
+        return self._objects.read(request.pinned or request.uri or "", self._limits.document_bytes)
 
 
 class PageStage(Stage):
@@ -222,6 +222,8 @@ def lanes(documents: DocumentStage, pages: PageStage, lines: CropStage) -> dict[
 
 def _asked_for(request: Request, pages: int) -> range:
     last = pages if request.last_page is None else request.last_page
+    if request.is_clipped:
+        last = min(last, pages)
     if max(request.first_page, last) > pages:
         text = f"page {max(request.first_page, last)} is asked for, and the document has {pages}"
         raise ItemFailed(ErrorCode.NO_SUCH_PAGE, text)

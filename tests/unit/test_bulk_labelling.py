@@ -15,7 +15,7 @@ from schemas.errors import ErrorCode
 from schemas.names import TASK_CLASSIFY
 from tasks.app import load_workload
 from tasks.bulk.labelling import ASSUMED_ROWS_PER_S, Labelled, Labeller
-from tasks.bulk.shard import lane_of
+from tasks.bulk.work import lane_of
 from tasks.offline import classify_offline
 from tests.echo import Heard
 from tests.tiny_models import WORDS, write_tiny_model

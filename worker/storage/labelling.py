@@ -36,6 +36,7 @@ class Kind(Enum):
     COUNT = "count"
     FLAG = "flag"
     SCORES = "scores"
+    LINES = "lines"
 
 
 _TYPES: Final = {
@@ -44,12 +45,15 @@ _TYPES: Final = {
     Kind.COUNT: pa.int64(),
     Kind.FLAG: pa.bool_(),
     Kind.SCORES: pa.list_(pa.struct([("label", pa.string()), ("score", pa.float64())])),
+    Kind.LINES: pa.list_(
+        pa.struct([("text", pa.string()), ("confidence", pa.float64()), ("box", pa.list_(pa.list_(pa.float64())))])
+    ),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class ResultColumn:
-    """A column of ours: `scores` holds lists of `{"label": str, "score": float}`, the others plain values."""
+    """A column of ours; its values are plain, or lists of objects as `_TYPES` has them."""
 
     name: str
     kind: Kind
@@ -78,7 +82,7 @@ class PartSchema:
     @property
     def schema(self) -> pa.Schema:
         """What the file holds."""
-        ours = [pa.field(self.prefix + column.name, _TYPES[column.kind]) for column in self.results]
+        ours = [field.with_name(self.prefix + field.name) for field in schema_of(self.results)]
         return pa.schema([*self.inputs, *ours], self.inputs.metadata)
 
 
@@ -89,6 +93,11 @@ class Span:
     table: Table
     start: int
     stop: int
+
+
+def schema_of(results: Sequence[ResultColumn]) -> pa.Schema:
+    """Return columns of ours as Arrow has them, without a prefix."""
+    return pa.schema([(column.name, _TYPES[column.kind]) for column in results])
 
 
 def inputs_of(schema: pa.Schema, results: Sequence[ResultColumn]) -> pa.Schema:
@@ -131,7 +140,7 @@ def write_part(
     _check_results(results, form, span.stop - span.start)
     with PartWriter(path, form.schema, form.metadata, form.row_group_rows, form.compression) as writer:
         at = 0
-        for rows, inputs in _inputs(span, form.inputs):
+        for rows, inputs in span_inputs(span, form.inputs):
             end = at + rows
             if only is None:
                 writer.write(_labelled(inputs, at, end, results, form))
@@ -148,8 +157,13 @@ def _check_results(results: Results, form: PartSchema, rows: int) -> None:
         raise ValueError(f"every result column needs a value for each of {rows} rows: see {', '.join(wrong)}")
 
 
-def _inputs(span: Span, schema: pa.Schema) -> Iterator[tuple[int, list[pa.Array]]]:
-    """Yield the columns of `schema`, batch by batch, each with its number of rows."""
+def span_inputs(span: Span, schema: pa.Schema) -> Iterator[tuple[int, list[pa.Array]]]:
+    """Yield the columns of `schema` for the rows of a span, batch by batch, each with its number of rows.
+
+    Raises:
+        ColumnError: a value does not fit the schema.
+        TableError: the table cannot be read.
+    """
     table = span.table
     columns = [name for name in schema.names if name in table.schema.names]
     if columns:
