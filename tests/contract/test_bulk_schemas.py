@@ -12,18 +12,29 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 
 from schemas import bulk_examples
-from schemas.asyncapi import BULK_REQUEST_FILE, BULK_RESULT_FILE
+from schemas.asyncapi import BULK_OCR_REQUEST_FILE, BULK_REQUEST_FILE, BULK_RESULT_FILE
 from schemas.bulk import BulkAnswer, BulkClassify, BulkShard, parse_bulk_classify, parse_bulk_shard
-from schemas.bulk_manifest import SCORE_BINS, BulkManifest, PartRecord, Tally
+from schemas.bulk_manifest import SCORE_BINS, BulkManifest, PageTally, PartRecord, Tally
+from schemas.bulk_ocr import BulkOcr, parse_bulk_ocr
 from schemas.bulk_plan import BulkPlan
 from schemas.errors import ErrorCode, MessageError
-from schemas.names import PRIORITY_BULK_SHARD, QUEUE_BULK, TASK_BULK_CLASSIFY, TASK_BULK_SHARD, Band, band_of
+from schemas.names import (
+    PRIORITY_BULK_SHARD,
+    QUEUE_BULK,
+    QUEUE_BULK_OCR,
+    TASK_BULK_CLASSIFY,
+    TASK_BULK_OCR,
+    TASK_BULK_SHARD,
+    Band,
+    band_of,
+)
 
 COMMITTED = Path(__file__).parents[2] / "schemas" / "json"
 REQUEST = {"inputs": ["s3://lake/*.parquet"], "output": "s3://lake/out", "text": "body"}
 
 EXAMPLES = [
     pytest.param(BULK_REQUEST_FILE, BulkClassify, bulk_examples.REQUEST, id="request"),
+    pytest.param(BULK_OCR_REQUEST_FILE, BulkOcr, bulk_examples.OCR_REQUEST, id="ocr request"),
     pytest.param(BULK_RESULT_FILE, BulkAnswer, bulk_examples.ANSWER, id="answer"),
     pytest.param("bulk-shard.request.schema.json", BulkShard, bulk_examples.SHARD, id="shard"),
     pytest.param("bulk-plan.schema.json", BulkPlan, bulk_examples.PLAN, id="plan"),
@@ -56,6 +67,7 @@ def test_an_unknown_field_is_an_error_everywhere(file: str, model: type[BaseMode
 
 def test_names_are_those_of_the_contract_and_shards_are_bulk_work() -> None:
     assert (TASK_BULK_CLASSIFY, TASK_BULK_SHARD, QUEUE_BULK) == ("bulk.classify", "bulk.shard", "bulk")
+    assert (TASK_BULK_OCR, QUEUE_BULK_OCR) == ("bulk.ocr", "bulk-ocr")
     assert band_of(PRIORITY_BULK_SHARD) is Band.BULK
 
 
@@ -86,7 +98,7 @@ def test_a_wrong_request_is_refused_by_the_name_of_its_field(
     assert refusal.value.__context__ is None
 
 
-@pytest.mark.parametrize("parse", [parse_bulk_classify, parse_bulk_shard])
+@pytest.mark.parametrize("parse", [parse_bulk_classify, parse_bulk_ocr, parse_bulk_shard])
 def test_arguments_by_position_are_refused(parse: Callable[..., object]) -> None:
     with pytest.raises(MessageError, match="by keyword"):
         parse(("s3://lake",), {})
@@ -136,6 +148,56 @@ def test_the_schema_and_the_worker_accept_the_same_requests(request: dict[str, o
     else:
         accepted = True
     assert validator(BULK_REQUEST_FILE).is_valid(request) == accepted
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "text"),
+    [
+        pytest.param({"text": "body"}, ErrorCode.UNKNOWN_FIELD, "text: there is no such field", id="a column of text"),
+        pytest.param({"inputs": []}, ErrorCode.NO_INPUTS, "at least one input", id="no inputs"),
+        pytest.param({"content": "c"}, ErrorCode.INVALID_MESSAGE, "give either uri or content", id="two sources"),
+        pytest.param({"uri": None, "id": "key"}, ErrorCode.INVALID_MESSAGE, "id names a column", id="id of no table"),
+        pytest.param({"first_page": 3, "last_page": 2}, ErrorCode.INVALID_MESSAGE, "last_page comes", id="no page"),
+        pytest.param({"first_page": 0}, ErrorCode.INVALID_MESSAGE, "first_page: ", id="page 0"),
+    ],
+)
+def test_a_wrong_request_for_documents_is_refused_by_the_name_of_its_field(
+    change: dict[str, Any], code: ErrorCode, text: str
+) -> None:
+    with pytest.raises(MessageError) as refusal:
+        parse_bulk_ocr((), {"inputs": ["x"], "output": "y", "uri": "scan"} | change)
+    assert refusal.value.code is code
+    assert text in str(refusal.value)
+
+
+document_requests = st.fixed_dictionaries(
+    {"inputs": st.lists(st.sampled_from(["a", ""]), max_size=2), "output": st.sampled_from(["b", ""])},
+    optional={
+        **dict.fromkeys(("uri", "content", "id"), columns),
+        **dict.fromkeys(("first_page", "shard_rows", "row_group_rows", "schema_version"), no_floats),
+        **dict.fromkeys(("strict", "max_rejection_rate", "compression", "text"), options),
+        "column_prefix": st.sampled_from(["", "ocr_", "a b", "é"]),
+    },
+)
+
+
+@given(document_requests)
+@settings(deadline=None)
+def test_the_schema_and_the_worker_accept_the_same_requests_for_documents(request: dict[str, object]) -> None:
+    try:
+        parse_bulk_ocr((), request)
+    except MessageError:
+        accepted = False
+    else:
+        accepted = True
+    assert validator(BULK_OCR_REQUEST_FILE).is_valid(request) == accepted
+
+
+@given(requests | document_requests)
+@settings(deadline=None)
+def test_no_request_is_right_for_both_kinds_of_run(request: dict[str, object]) -> None:
+    files = (BULK_REQUEST_FILE, BULK_OCR_REQUEST_FILE)
+    assert sum(validator(file).is_valid(request) for file in files) <= 1
 
 
 def plan_with(shards: list[tuple[int, int, int]], rows: tuple[int, ...] = (100, 0, 50)) -> BulkPlan:
@@ -204,3 +266,29 @@ def test_a_manifest_whose_parts_lack_rows_cannot_be_read() -> None:
     del document["parts"][-1]
     with pytest.raises(ValidationError, match="the same number of rows"):
         BulkManifest.model_validate_json(json.dumps(document))
+
+
+@pytest.mark.parametrize(
+    "counts",
+    [
+        pytest.param({"rows": 3, "documents": 2, "pages": 2}, id="a row that is neither read nor wrong"),
+        pytest.param({"rows": 2, "documents": 2, "pages": 2, "blank": 1}, id="a page without a confidence"),
+        pytest.param({"rows": 1, "documents": 2, "pages": 1, "blank": 1}, id="a document without a row"),
+    ],
+)
+def test_counts_of_pages_add_up(counts: dict[str, int]) -> None:
+    with pytest.raises(ValidationError, match="every"):
+        PageTally(**counts)
+
+
+def test_a_part_and_a_manifest_of_pages_read_back_as_such() -> None:
+    tally = PageTally(rows=3, documents=2, pages=2, blank=2, errors={ErrorCode.DAMAGED_DOCUMENT: 1})
+    record = bulk_examples.RECORD.model_copy(update={"tally": tally, "rejects_sha256": "0" * 64})
+    assert PartRecord.model_validate_json(record.model_dump_json()) == record
+
+    document = json.loads(bulk_examples.MANIFEST.model_dump_json())
+    document |= {"totals": tally.model_dump(mode="json"), "parts": [document["parts"][0] | {"rows": 3}]}
+    document["inputs"] = [document["inputs"][0] | {"rows": 2}]
+    assert BulkManifest.model_validate_json(json.dumps(document)).totals == tally
+    with pytest.raises(ValidationError, match="the same number of rows"):
+        BulkManifest.model_validate_json(json.dumps(document | {"inputs": []}))

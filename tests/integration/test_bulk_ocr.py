@@ -42,7 +42,7 @@ ALLOWED: Final = f"s3://{BUCKET}/scans"
 COLUMNS: Final = ["file", "row", "uri", "page", "pages", "width", "height", "rotation"]
 READ: Final = ["text", "confidence", "lines", "error_code"]
 PNG: Final = documents.saved(documents.image(), "PNG")
-PDF: Final = pdf_files.scans([documents.image(), documents.image("L")])
+PDF: Final = pdf_files.scans([documents.image(), documents.image()])
 
 
 @dataclass
@@ -88,11 +88,15 @@ class Scans:
 
 
 @pytest.fixture(scope="module")
+def model(ocr_cache: Path) -> Path:
+    return built_ocr_model(ocr_cache, "tiny")
+
+
+@pytest.fixture(scope="module")
 def start(
-    start_worker: Callable[..., WorkerProcess], ocr_cache: Path, seaweed: S3Server
+    start_worker: Callable[..., WorkerProcess], model: Path, seaweed: S3Server
 ) -> Iterator[Callable[..., WorkerProcess]]:
     """Start workers that read documents with the smallest model."""
-    model = built_ocr_model(ocr_cache, "tiny")
     options = {"queues": "ocr,bulk-ocr", "models_dir": model.parent, "ocr_model": model.name, "lease_s": 3}
     with pytest.MonkeyPatch.context() as patched:
         for name, value in seaweed.environment().items():
@@ -219,14 +223,19 @@ def test_the_next_night_reads_only_what_is_new(scans: Scans) -> None:
     assert (nothing.parts, nothing.totals.rows, len(nothing.carried)) == ([], 0, 2)
 
 
-@pytest.mark.usefixtures("worker")
-def test_the_command_plans_follows_and_verifies_a_run_over_a_directory(scans: Scans, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("worker", "scans")
+def test_the_command_plans_follows_and_verifies_a_run_over_a_directory(tmp_path: Path, model: Path) -> None:
     folder, output = tmp_path / "in", str(tmp_path / "out")
     folder.mkdir()
     for number in range(3):
         (folder / f"{number}.png").write_bytes(PNG)
 
-    told = bulk("ocr", "--input", str(folder), "--output", output, "--shard-rows", "2", "--watch", "--json")
+    asked = ("ocr", "--input", str(folder), "--output", output, "--shard-rows", "2", "--json")
+    estimate = json.loads(bulk(*asked, "--plan", "--price-per-hour", "1", "--model", str(model)))
+    told = bulk(*asked, "--watch")
+
+    assert (estimate["rows"], estimate["shards"], estimate["to_do"]["rows"]) == (3, 2, 3)
+    assert estimate["rows_per_s"] > 0
 
     assert json.loads(told.splitlines()[-1])["state"] == "finished"
     assert [row["file"] for part in sorted((tmp_path / "out").glob("*.parquet")) for row in read(part)] == [

@@ -24,6 +24,7 @@ from tasks.cli import main
 from tasks.commands.bulk_classify import request_of
 from tasks.commands.bulk_estimate import forecast
 from tasks.commands.bulk_failures import ending
+from tasks.commands.bulk_ocr import request_of as ocr_request_of
 from tasks.commands.bulk_view import FAILURES_SHOWN, record, sentence, view_of
 from tasks.commands.bulk_watch import Lines, Pace, follow
 from tests.bulk_runs import BulkRun, new_run
@@ -110,6 +111,31 @@ def test_a_wrong_request_is_wrong_usage_and_is_not_sent(args: tuple[str, ...], s
 
 
 @pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        pytest.param(("--uri", "a", "--content", "b"), "give either uri or content", id="two sources"),
+        pytest.param(("--id", "a"), "id names a column", id="an id of no table"),
+        pytest.param(("--first-page", "3", "--last-page", "2"), "last_page comes before", id="no page"),
+        pytest.param(("--price-per-hour", "2"), "go with --plan", id="a price without a plan"),
+        pytest.param(("--text", "a"), "No such option", id="an option of another run"),
+    ],
+)
+def test_a_wrong_request_for_documents_is_wrong_usage_too(args: tuple[str, ...], said: str) -> None:
+    refused = bulk("ocr", "--input", "scans", "--output", "out", *args)
+
+    assert (refused.exit_code, said in refused.stderr) == (2, True), refused.output
+
+
+def test_a_request_for_documents_has_absolute_paths_too(tmp_path: Path) -> None:
+    fields = {"inputs": ("in/**/*.pdf", "s3://lake/scans/"), "output": "out/", "uri": None, "strict": False}
+
+    request = ocr_request_of(fields)
+
+    assert request.inputs == [f"{tmp_path}/in/**/*.pdf", "s3://lake/scans/"]
+    assert (request.output, request.reads_tables) == (f"{tmp_path}/out", False)
+
+
+@pytest.mark.parametrize(
     ("code", "exit_code"),
     [
         (ErrorCode.INVALID_MESSAGE, 2),
@@ -125,7 +151,7 @@ def test_the_code_of_a_failure_decides_the_exit_code(code: ErrorCode, exit_code:
     assert ending(MessageError(code, "because")).exit_code == exit_code
 
 
-@pytest.mark.parametrize("command", ["classify", "status", "resume", "cancel", "verify"])
+@pytest.mark.parametrize("command", ["classify", "ocr", "status", "resume", "cancel", "verify"])
 def test_every_command_explains_itself(command: str) -> None:
     result = bulk(command, "--help")
 
@@ -145,7 +171,7 @@ def test_no_other_command_loads_what_only_bulk_runs_need() -> None:
 
 
 def test_whoever_looks_at_a_run_loads_no_model() -> None:
-    script = "import sys, tasks.commands.bulk; sys.exit('onnxruntime' in sys.modules)"
+    script = "import sys, tasks.commands.bulk; sys.exit(bool({'onnxruntime', 'cv2'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", script], cwd=ROOT, check=False).returncode == 0
 
 

@@ -6,9 +6,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.bulk_manifest import SCORE_BINS, Tally
+from schemas.bulk import BulkClassify
+from schemas.bulk_manifest import SCORE_BINS, PageTally, Tally
+from schemas.bulk_ocr import BulkOcr
 from schemas.errors import ErrorCode, MessageError
-from tasks.bulk.tally import check_rejections, histogram, label_shares, merge, rejection_rate, tally_rows
+from tasks.bulk.tally import (
+    check_rejections,
+    differences,
+    histogram,
+    label_shares,
+    merge,
+    merge_pages,
+    rejection_rate,
+    tally_pages,
+    tally_rows,
+    total,
+)
 
 Row = tuple[str | None, float | None, ErrorCode | None]
 
@@ -119,3 +132,64 @@ def test_a_run_fails_over_the_ceiling_and_not_at_it(ceiling: float, fits: bool) 
 
 def test_a_run_without_rows_rejects_nothing() -> None:
     check_rejections(merge([]), 0.0)
+
+
+# pages
+
+
+def test_pages_are_counted_by_what_became_of_them() -> None:
+    errors = [None, ErrorCode.DAMAGED_DOCUMENT, None, None]
+
+    assert tally_pages(2, errors, [0.97, None, None, 1.0], lines=9) == PageTally(
+        rows=4,
+        documents=2,
+        pages=3,
+        blank=1,
+        errors={ErrorCode.DAMAGED_DOCUMENT: 1},
+        confidences=[0] * 19 + [2],
+        lines=9,
+    )
+
+
+@pytest.mark.parametrize(
+    ("errors", "confidences"),
+    [([None], []), ([ErrorCode.DAMAGED_DOCUMENT], [0.5])],
+    ids=["other lengths", "a confidence and an error"],
+)
+def test_columns_of_pages_that_contradict_each_other_are_refused(
+    errors: list[ErrorCode | None], confidences: list[float | None]
+) -> None:
+    with pytest.raises(ValueError, match=r"error|argument"):
+        tally_pages(1, errors, confidences, lines=0)
+
+
+def test_counts_of_pages_add_up_however_they_were_cut() -> None:
+    errors = [None, ErrorCode.DAMAGED_DOCUMENT, None, None]
+    confidences = [0.2, None, None, 0.7]
+    rows = range(len(errors))
+
+    whole = tally_pages(4, errors, confidences, lines=4)
+
+    assert merge_pages(tally_pages(1, [errors[row]], [confidences[row]], lines=1) for row in rows) == whole
+    assert merge_pages([]) == PageTally()
+    assert (label_shares(whole), rejection_rate(whole)) == ({}, 0.25)
+
+
+def test_counts_of_another_kind_of_run_are_not_added() -> None:
+    labels = BulkClassify(inputs=["a"], output="b", text="c")
+    pages = BulkOcr(inputs=["a"], output="b")
+
+    assert (total([], labels), total([], pages)) == (Tally(), PageTally())
+    for tally, request in ((PageTally(), labels), (Tally(), pages)):
+        with pytest.raises(ValueError, match="another kind of run"):
+            total([tally], request)
+
+
+def test_two_counts_differ_by_name() -> None:
+    assert differences(PageTally(), PageTally(rows=1, documents=1, pages=1, blank=1)) == [
+        "rows",
+        "documents",
+        "pages",
+        "blank",
+    ]
+    assert "labelled" in differences(Tally(), PageTally())

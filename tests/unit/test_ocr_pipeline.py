@@ -2,125 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pytest
 
 from schemas.errors import ErrorCode, MessageError
-from schemas.ocr import OcrResult
-from tasks.ocr.crops import Crop
-from tasks.ocr.layout import Layout
 from tasks.ocr.pipeline import OcrPipeline
-from tasks.ocr.recognition import Reading
-from tasks.ocr.stages import CROPS, DOCUMENTS, PAGES, Opened, PageOf, Request
-from tests.echo import Heard
-from worker.engine import Engine
-from worker.errors import ItemFailed
+from tests.papers import INFO, Desk
 from worker.jobs import Job
-from worker.lanes import Lane
-from worker.planner import BatchPolicy
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from worker.jobs import Cancellation
-
-INFO: Final = {
-    "name": "ocr-test",
-    "version": "1",
-    "sha256": "0" * 64,
-    "precision": "fp32",
-    "provider": "CPUExecutionProvider",
-    "runtime": "onnxruntime 1",
-}
-DAMAGED: Final = ItemFailed(ErrorCode.DAMAGED_DOCUMENT, "cut off")
-
-
-class Paper:
-    """A document whose pages are lists of words; stands for bytes and a decoder."""
-
-    def __init__(self, content: str) -> None:
-        self.pages_of_words = [page.split() for page in content.split("/")]
-        self.pages = len(self.pages_of_words)
-
-
-class Stage:
-    """A lane's model that does to each row what it is told to."""
-
-    max_length = 3_200
-    info = INFO
-
-    def __init__(self, name: str, act: Any) -> None:  # noqa: ANN401 - any function of a row
-        self.name = name
-        self._act = act
-        self.calls: list[int] = []
-
-    def run(self, features: Sequence[object], cancellation: Cancellation) -> Sequence[object]:
-        del cancellation
-        self.calls.append(len(features))
-        return [self._act(row) for row in features]
-
-    def sample(self, batch_size: int, length: int) -> list[object]:
-        raise NotImplementedError
-
-
-def opened(request: Request) -> object:
-    if request.uri is not None:
-        return ItemFailed(ErrorCode.FORBIDDEN_URI, "not from there")
-    paper: Any = Paper(request.content or "")
-    last = paper.pages if request.last_page is None else request.last_page
-    return Opened(paper, range(request.first_page - 1, last))
-
-
-def laid_out(page: PageOf) -> object:
-    paper: Any = page.document
-    words = paper.pages_of_words[page.index]
-    if "torn" in words:
-        return DAMAGED
-    boxes = tuple(corners(10.0 * index, 0.0 if index < 2 else 30.0) for index, _ in enumerate(words))
-    pixels = [np.full((48, 10 * len(word), 3), ord(word[0]), np.uint8) for word in words]
-    return Layout(0, 100, 60, boxes, tuple(Crop(each, line, 0, 0) for line, each in enumerate(pixels)))
-
-
-def corners(left: float, top: float) -> Any:  # noqa: ANN401 - an array
-    return np.array([[left, top], [left + 9, top], [left + 9, top + 20], [left, top + 20]], np.float32)
-
-
-def said(crop: Crop) -> object:
-    if chr(crop.pixels[0, 0, 0]) == "!":
-        return ItemFailed(ErrorCode.INFERENCE_FAILED, "no")
-    return Reading(f"{chr(crop.pixels[0, 0, 0])}{crop.pixels.shape[1] // 10}", 0.9)
-
-
-class Desk:
-    """An engine with the three lanes, over stages that read words."""
-
-    def __init__(self) -> None:
-        self.heard = Heard()
-        self.pipeline = OcrPipeline("ocr-test", INFO)
-        self.crops = Stage(CROPS, said)
-        alone = BatchPolicy(max_batch_size=1, max_batch_tokens=1)
-        self.engine = Engine(
-            {
-                DOCUMENTS: Lane(Stage(DOCUMENTS, opened), alone, spawns=True, threads=2),
-                PAGES: Lane(Stage(PAGES, laid_out), alone, depth=1, spawns=True),
-                CROPS: Lane(
-                    self.crops, BatchPolicy(max_batch_size=8, max_batch_tokens=2_560, equal_lengths=True), depth=2
-                ),
-            },
-            self.heard,
-            runners=1,
-        )
-        self.engine.start()
-
-    def read(self, *documents: dict[str, object], **fields: object) -> OcrResult:
-        job = Job("job", self.pipeline, 0.0)
-        self.engine.submit(job, (), {"documents": list(documents), **fields})
-        self.heard.wait_for("finished", job)
-        if job.error is not None:
-            raise job.error
-        return OcrResult.model_validate(self.pipeline.complete(job))
+    from collections.abc import Iterator
 
 
 @pytest.fixture
@@ -174,6 +66,17 @@ def test_a_blank_page_has_no_lines_and_no_error(desk: Desk) -> None:
     (document,) = desk.read({"id": "a", "content": ""}).results
 
     assert (document.error, document.text, document.pages[0].lines) == (None, "", [])
+
+
+def test_a_document_does_not_hold_the_pixels_of_pages_that_have_been_read(desk: Desk) -> None:
+    job = Job("job", desk.pipeline, 0.0)
+    desk.engine.submit(job, (), {"documents": [{"id": "a", "content": "one two/three"}]})
+    desk.heard.wait_for("finished", job)
+
+    opening: Any = job.items[0].source
+    assert [page.outcome.crops for page in opening.pages] == [(), ()]
+    assert [crop.features for page in opening.pages for crop in page.source.crops] == [None] * 3
+    assert desk.pipeline.complete(job)["results"][0]["text"] == "o3 t3\ft5"  # type: ignore[index] # JSON
 
 
 def test_only_the_pages_that_are_asked_for_are_read(desk: Desk) -> None:
