@@ -197,7 +197,8 @@ MESSAGE_CODES: Final[Mapping[ErrorCode, Explanation]] = MappingProxyType(
             "Replace the file that the message names, or narrow `inputs` so that it is left out.",
         ),
         ErrorCode.INPUT_CHANGED: Explanation(
-            "An input file was replaced or removed after the run was planned.",
+            "An input file was replaced or removed after the run was planned; of `bulk.ocr` over documents it was one "
+            "document, and only its row has the error.",
             "Start a new run into another output; write inputs once, under new names.",
         ),
         ErrorCode.UNKNOWN_COLUMN: Explanation(
@@ -226,14 +227,14 @@ MESSAGE_CODES: Final[Mapping[ErrorCode, Explanation]] = MappingProxyType(
         ),
         ErrorCode.PLAN_MISSING: Explanation(
             "A shard's plan is gone, or is not the one that the shard was cut by.",
-            "Send the `bulk.classify` again: it plans anew.",
+            "Send the run's request again: it plans anew.",
         ),
         ErrorCode.PART_DIFFERS: Explanation(
             "With `strict`, a part was made twice and the two differ.",
             "Run on one CPU type with pinned versions, or without `strict`: the first part is a right one.",
         ),
         ErrorCode.TOO_MANY_REJECTED: Explanation(
-            "More rows than `max_rejection_rate` allows have an error instead of a label.",
+            "More rows than `max_rejection_rate` allows have an error instead of a label or a text.",
             "Look at the rejects; correct the column or the data, or raise the ceiling.",
         ),
         ErrorCode.INTERNAL: Explanation(
