@@ -140,7 +140,7 @@ class Settings(BaseSettings):
         default=2,
         ge=1,
         le=64,
-        description="Messages of `bulk`, and of `bulk-ocr`, that it runs at a time; a second fills the gaps of the first.",
+        description="Messages of `bulk`, and of `bulk-ocr`, run at a time; a second one fills the gaps of the first.",
     )
     batch_timeout_s: float = Field(
         default=60.0, gt=0, allow_inf_nan=False, description="Time after which a running batch is stopped."
