@@ -1,4 +1,4 @@
-"""Which run a command is about: an output, or the task id of the `bulk.classify` that planned it."""
+"""Which run a command is about: an output, or the task id of what planned it."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def output_of(target: str, client: redis.Redis | None = None) -> str:
 
 
 def planned(task: Known) -> BulkAnswer | None:
-    """Return what a `bulk.classify` answered; None = it has not yet.
+    """Return what the task that plans a run answered; None = it has not yet.
 
     Raises:
         click.ClickException: it failed, was called off, or is another task.
@@ -123,7 +123,9 @@ def planned(task: Known) -> BulkAnswer | None:
         try:
             return BulkAnswer.model_validate(task.result)
         except ValidationError:
-            raise Failed("this task planned no bulk run; give the task id of a bulk.classify, or an output") from None
+            raise Failed(
+                "this task planned no bulk run; give the task id of a bulk.classify or bulk.ocr, or an output"
+            ) from None
     if task.status == states.FAILURE:
         raise ending(MessageError(task.error or "internal: it failed"))
     if task.is_cancelled or task.status == states.REVOKED:

@@ -99,17 +99,17 @@ def model(ocr_cache: Path) -> Path:
 def start(
     start_worker: Callable[..., WorkerProcess], model: Path, seaweed: S3Server
 ) -> Iterator[Callable[..., WorkerProcess]]:
-    """Start workers that read documents with the smallest model."""
-    options = {"queues": "ocr,bulk-ocr", "models_dir": model.parent, "ocr_model": model.name, "lease_s": 3}
+    """Start workers of some queues that read documents with the smallest model."""
+    options = {"models_dir": model.parent, "ocr_model": model.name, "document_sources": f"{ALLOWED}/", "lease_s": 3}
     with pytest.MonkeyPatch.context() as patched:
         for name, value in seaweed.environment().items():
             patched.setenv(name, value)
-        yield lambda: start_worker(**options, document_sources=f"{ALLOWED}/", runners=2)
+        yield lambda queues: start_worker(**options, queues=queues, runners=2)
 
 
 @pytest.fixture(scope="module")
 def worker(start: Callable[..., WorkerProcess]) -> WorkerProcess:
-    return start()
+    return start("ocr,bulk-ocr")
 
 
 @pytest.fixture
@@ -259,13 +259,13 @@ def test_a_run_whose_worker_is_killed_ends_with_the_parts_of_one_that_was_left_a
     calm = scans.ended(scans.plan(table, output="calm", uri="scan", shard_rows=1))
     worker.stop()
 
-    first = start()
+    first = start("bulk-ocr")  # and so without a classifier
     output = scans.plan(table, output="rough", uri="scan", shard_rows=1)
     wait_until(lambda: "shard.created" in first.lines, WAIT_S, "a part is there")
     first.send(signal.SIGKILL)
     first.wait()
     assert not scans.store.exists(f"{output}/manifest.json")
-    start()
+    start("bulk-ocr")
     bulk("resume", output, "--watch")
 
     rough = scans.ended(output)

@@ -15,6 +15,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from schemas.errors import ErrorCode, MessageError
+from tasks.app import create_app, serves_classify
 from tasks.bulk.coordinator import publish_plan
 from tasks.bulk.finaliser import finalise
 from tasks.bulk.layout import part_uri
@@ -168,6 +169,22 @@ def test_no_other_command_loads_what_only_bulk_runs_need() -> None:
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("queues", "tasks"),
+    [
+        pytest.param("bulk", {"bulk.classify", "bulk.shard"}, id="labels"),
+        pytest.param("bulk-ocr", {"bulk.ocr", "bulk.shard"}, id="documents"),
+        pytest.param("ocr,bulk,bulk-ocr", {"bulk.classify", "bulk.ocr", "bulk.shard"}, id="both"),
+        pytest.param("ocr", set(), id="neither"),
+    ],
+)
+def test_a_worker_has_the_tasks_of_the_runs_whose_queues_it_serves(queues: str, tasks: set[str]) -> None:
+    app = create_app(load(queues=queues))
+
+    assert {name for name in app.tasks if name.startswith("bulk.")} == tasks
+    assert serves_classify(app.settings) == ("bulk.classify" in tasks)
 
 
 def test_whoever_looks_at_a_run_loads_no_model() -> None:
