@@ -105,9 +105,10 @@ def part_schema(plan: BulkPlan, metadata: Mapping[str, str] | None = None) -> Pa
 def _planned_columns(plan: BulkPlan) -> tuple[ResultColumn, ...]:
     if isinstance(plan.request, BulkOcr):
         return page_columns(plan.request)
-    names = {column.name for column in plan.columns}
-    prefix = plan.request.column_prefix
-    return tuple(ResultColumn(name, _KINDS[name]) for name in RESULT_COLUMNS if prefix + name in names)
+    # Ours are the last; an input may have a column called `scores` where they have none.
+    last = [column.name for column in plan.columns][-len(RESULT_COLUMNS) :]
+    has_scores = last == [plan.request.column_prefix + name for name in RESULT_COLUMNS]
+    return tuple(ResultColumn(name, _KINDS[name]) for name in RESULT_COLUMNS if name != "scores" or has_scores)
 
 
 def rejects_schema(plan: BulkPlan, metadata: Mapping[str, str] | None = None) -> PartSchema:

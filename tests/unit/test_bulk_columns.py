@@ -36,10 +36,10 @@ INPUTS = pa.schema(
 )
 
 
-def plan_of(*, is_multi_label: bool = False, **fields: object) -> BulkPlan:
+def plan_of(*, is_multi_label: bool = False, inputs: pa.Schema = INPUTS, **fields: object) -> BulkPlan:
     request = REQUEST.model_copy(update=fields)
     ours = result_columns(request, is_multi_label=is_multi_label)
-    schema = PartSchema(INPUTS, ours, request.column_prefix, {}).schema
+    schema = PartSchema(inputs, ours, request.column_prefix, {}).schema
     columns = [OutputColumn(name=name, type=kind) for name, kind in column_types(schema)]
     return PLAN.model_copy(
         update={"request": request, "columns": columns, "arrow_schema": schema_to_bytes(schema)},
@@ -78,6 +78,16 @@ def test_the_form_of_the_parts_is_the_one_that_was_planned(prefix: str, *, is_mu
     assert form.results == result_columns(plan.request, is_multi_label=is_multi_label)
     assert (form.prefix, form.metadata, form.row_group_rows, form.compression) == (prefix, {"a": "b"}, 7, "gzip")
     assert schema_to_bytes(form.schema) == plan.arrow_schema
+
+
+@pytest.mark.parametrize("prefix", ["", "model_"])
+def test_a_column_of_an_input_that_is_called_scores_is_passed_through(prefix: str) -> None:
+    inputs = pa.schema([("scores", pa.list_(pa.int8())), ("model_scores", pa.int8()), ("body", pa.string())])
+
+    form = part_schema(plan_of(inputs=inputs, column_prefix=prefix))
+
+    assert form.inputs.equals(inputs)
+    assert [column.name for column in form.results] == ["label", "score", "truncated", "error_code"]
 
 
 def test_a_plan_without_exact_columns_makes_no_part() -> None:
