@@ -43,6 +43,7 @@ class Fetcher:
         room: how many messages the worker takes now.
         deliver: takes what was drained; called from this thread.
         on_broken: called once, from this thread, when the broker is lost; the thread ends.
+        turned: called from this thread whenever it has drained, waited, or found no room.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class Fetcher:
         room: Callable[[], int],
         deliver: Callable[[list[Drained]], None],
         on_broken: Callable[[Exception], None],
+        turned: Callable[[], None],
     ) -> None:
         self._ledger = ledger
         self.queues = tuple(queues)
@@ -60,6 +62,7 @@ class Fetcher:
         self._room = room
         self._deliver = deliver
         self._on_broken = on_broken
+        self._turned = turned
         self._waits: list[_Wait] = []
         self._closed = False
         self._full = False
@@ -98,6 +101,7 @@ class Fetcher:
             while not self._closed:
                 try:
                     self._step()
+                    self._turned()
                 except ResponseError as exc:  # READONLY, OOM, LOADING: the server is there, and will mend
                     log.warning("fetcher.paused", error=type(exc).__name__, pause_s=PAUSE_S)
                     self._sleep(PAUSE_S)
@@ -145,6 +149,7 @@ class Fetcher:
                 selector.register(wait.socket, selectors.EVENT_READ, wait)
             while not self._closed:
                 ready = selector.select(min(wait.patience_s() for wait in self._waits))
+                self._turned()
                 waits: list[_Wait] = [key.data for key, _ in ready if key.data is not None]
                 was_all = [self._receive(wait, messages) for wait in waits]
                 if not all(was_all) or len(waits) < len(ready):

@@ -14,7 +14,7 @@ import structlog
 from schemas.bulk_manifest import PartRecord
 from schemas.bulk_plan import PlannedModel
 from schemas.errors import ErrorCode, MessageError
-from schemas.names import TASK_CLASSIFY
+from schemas.names import TASK_BULK_SHARD, TASK_CLASSIFY
 from schemas.results import ModelInfo
 from tasks.bulk.columns import part_metadata, part_schema, rejects_schema, write_rejects
 from tasks.bulk.inputs import open_table
@@ -22,12 +22,14 @@ from tasks.bulk.labelling import Labeller
 from tasks.bulk.layout import differs_uri, part_uri, rejects_uri
 from tasks.bulk.parts import part_names
 from tasks.bulk.planning import plan_key
+from worker.metrics import BULK_ROWS, TOKENS
 from worker.scratch import scratch
 from worker.storage.labelling import Span, write_part
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from schemas.bulk_manifest import Tally
     from schemas.bulk_plan import BulkPlan
     from tasks.bulk.labelling import Labelled
     from tasks.bulk.stores import Stores
@@ -120,9 +122,19 @@ class ShardRunner:
         created = store.create(self._uri, path, part.sha256)
         event = "shard.created" if created.is_new else "shard.found"
         log.info(event, shard=self._shard, part=self._uri, rows=part.rows)
-        if not created.is_new and created.sha256 != part.sha256:
+        if created.is_new:
+            self._count(labelled, record.tally)
+        elif created.sha256 != part.sha256:
             store.put_bytes(differs_uri(self._plan.request.output, self._shard, part.sha256), b"", only_new=True)
             log.warning("shard.differs", shard=self._shard, part=self._uri)
+
+    def _count(self, labelled: Labelled, tally: Tally) -> None:
+        """Count the rows of a part for the metrics, once it is there."""
+        self._slot.engine.tallies.add(
+            (BULK_ROWS, ("ok",), tally.rows - tally.rejected),
+            (BULK_ROWS, ("rejected",), tally.rejected),
+            (TOKENS, (TASK_BULK_SHARD,), labelled.model_tokens),
+        )
 
 
 def lane_of(workload: Workload, name: str | None) -> TicketClassifier:
