@@ -157,7 +157,9 @@ class Accounts:
         return of_queue
 
 
-def begin(tallies: Tallies, engine: Engine, custody: Custody, tasks: Sequence[str]) -> None:
+def begin(
+    tallies: Tallies, engine: Engine, custody: Custody, *, tasks: Sequence[str], batched: Sequence[str]
+) -> None:
     """Publish what is known without counting, and let the series exist whose labels are: a rate needs a first value.
 
     Args:
@@ -165,6 +167,7 @@ def begin(tallies: Tallies, engine: Engine, custody: Custody, tasks: Sequence[st
         engine: what it runs.
         custody: what it holds.
         tasks: the names of its tasks.
+        batched: those of them that the engine runs.
     """
     queues, lanes = custody.ledger.queues, [lane.model.name for lane in engine.lanes.values()]
     tallies.watch(RUNNERS, lambda: {(): engine.runners})
@@ -172,8 +175,8 @@ def begin(tallies: Tallies, engine: Engine, custody: Custody, tasks: Sequence[st
     tallies.watch(HELD, lambda: {(queue,): custody.held_of(queue) for queue in custody.ledger.queues})
     tallies.add(
         *((JOBS, (task, end), 0) for task in (*tasks, REFUSED) for end in STATES),
-        *((metric, (task,), 0) for metric in (TOKENS, PIXELS) for task in tasks),
-        *((ITEMS, (task, OK), 0) for task in tasks),
+        *((metric, (task,), 0) for metric in (TOKENS, PIXELS) for task in batched),
+        *((ITEMS, (task, OK), 0) for task in batched),
         *((metric, (lane,), 0) for metric in (REAL_UNITS, PADDED_UNITS, BUSY) for lane in lanes),
         *((BULK_ROWS, (outcome,), 0) for outcome in ROWS),
         *((LEASE_RENEWALS, (result,), 0) for result in RENEWALS),

@@ -60,7 +60,7 @@ class Engine:
         tallies: where batches and stages are counted; None = nobody asks.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what it runs and its limits, one each
         self,
         lanes: Mapping[str, Lane],
         listener: Listener,

@@ -46,7 +46,7 @@ class Fetcher:
         turned: called from this thread whenever it has drained, waited, or found no room.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what it asks and tells, one each
         self,
         ledger: Ledger,
         queues: Sequence[str],
@@ -101,7 +101,6 @@ class Fetcher:
             while not self._closed:
                 try:
                     self._step()
-                    self._turned()
                 except ResponseError as exc:  # READONLY, OOM, LOADING: the server is there, and will mend
                     log.warning("fetcher.paused", error=type(exc).__name__, pause_s=PAUSE_S)
                     self._sleep(PAUSE_S)
@@ -122,6 +121,7 @@ class Fetcher:
         self._full = True  # before looking, so that no change is missed
         room = self._room()
         if room <= 0:
+            self._turned()
             self._end_waits()
             self._sleep(FULL_S)
             return
@@ -129,6 +129,7 @@ class Fetcher:
         drained = self._ledger.drain(room, self.queues)
         if drained:
             self._deliver(drained)
+        self._turned()
         if len(drained) < room:
             self._wait(min(AT_WAKE, room - len(drained)))
 

@@ -139,9 +139,7 @@ class BatchApp(Celery):  # type: ignore[misc] # celery has no types
         return self.workload.pipelines, build_engine(self.workload, listener, self.settings, self.tallies)
 
 
-def build_engine(
-    workload: Workload, listener: Listener, settings: Settings, tallies: Tallies | None = None
-) -> Engine:
+def build_engine(workload: Workload, listener: Listener, settings: Settings, tallies: Tallies | None = None) -> Engine:
     """Warm every model over the shapes that its batches can have, calibrate its policy, and build the engine."""
     policy = BatchPolicy(
         max_batch_size=settings.max_batch_size,

@@ -1,4 +1,4 @@
-"""What Celery's requests are asked and told by the pool: when they were enqueued, when they expire, what became of them.
+"""What the pool asks Celery's requests, and tells them: when they were enqueued and expire, what became of them.
 
 The three that tell run on Celery's event loop.
 """

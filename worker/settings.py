@@ -205,7 +205,7 @@ class Settings(BaseSettings):
         description="Address that the port is opened on.",
     )
     default_rates: Rates = Field(
-        default="classify=50,ocr=0.5,bulk=0.02",
+        default=(("classify", 50.0), ("ocr", 0.5), ("bulk", 0.02)),
         description="Messages a second that one busy worker of a queue ends, until workers have measured it.",
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
@@ -305,4 +305,6 @@ def _type_text(field: FieldInfo) -> str:
 
 def _default_text(field: FieldInfo) -> str:
     default = field.default
-    return ",".join(default) if isinstance(default, tuple) else str(default)
+    if not isinstance(default, tuple):
+        return str(default)
+    return ",".join(part if isinstance(part, str) else f"{part[0]}={part[1]:g}" for part in default)

@@ -92,7 +92,15 @@ class OcrPipeline:
             return _pages(item, item.outcome)
         layout, node = cast("Layout", item.outcome), cast("PageNode", item.source)
         node.crops = [
-            Item(item.job, index, crop._replace(pixels=NO_PIXELS), CROPS, features=crop, length=crop.padded_width, padding=crop.padding)
+            Item(
+                item.job,
+                index,
+                crop._replace(pixels=NO_PIXELS),
+                CROPS,
+                features=crop,
+                length=crop.padded_width,
+                padding=crop.padding,
+            )
             for index, crop in enumerate(layout.crops)
         ]
         return node.crops

@@ -195,7 +195,8 @@ class Exporter:
         at_s = self._clock()
         seen = survey(self._client, self._queues, self._lease_s)
         with self._client.pipeline(transaction=False) as pipe:
-            pipe.hgetall(keys.SERVICE_RATES).zscore(keys.BULK_DONE, keys.BULK_DONE_MEMBER)
+            pipe.hgetall(keys.SERVICE_RATES)
+            pipe.zscore(keys.BULK_DONE, keys.BULK_DONE_MEMBER)
             stored, done_s = pipe.execute()
         measured = {queue.decode(): float(rate) for queue, rate in stored.items()}
         queues = {}

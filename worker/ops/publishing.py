@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from worker.metrics import Metric, Side
     from worker.tallies import Tallies
 
-_FAMILIES = {Kind.COUNTER: CounterMetricFamily, Kind.GAUGE: GaugeMetricFamily}
-
 
 class Publisher:
     """Publishes one side's part of the catalogue, and what prometheus-client says of process and platform.
@@ -67,4 +65,6 @@ class _Ours(Collector):
 def _family(metric: Metric) -> CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily:
     if metric.kind is Kind.HISTOGRAM:
         return HistogramMetricFamily(metric.name, metric.help, labels=metric.labels)
-    return _FAMILIES[metric.kind](metric.name, metric.help, labels=metric.labels)
+    if metric.kind is Kind.COUNTER:
+        return CounterMetricFamily(metric.name, metric.help, labels=metric.labels)
+    return GaugeMetricFamily(metric.name, metric.help, labels=metric.labels)
