@@ -157,9 +157,7 @@ class Accounts:
         return of_queue
 
 
-def begin(
-    tallies: Tallies, engine: Engine, custody: Custody, *, tasks: Sequence[str], batched: Sequence[str]
-) -> None:
+def begin(tallies: Tallies, engine: Engine, custody: Custody, *, tasks: Sequence[str], batched: Sequence[str]) -> None:
     """Publish what is known without counting, and let the series exist whose labels are: a rate needs a first value.
 
     Args:
