@@ -121,9 +121,7 @@ class Accounts:
             commit_s: what of that was the commit.
         """
         group, self._group = self._group, _Group()
-        tallies = self._tallies
-        tallies.observe(STAGE, ("commit",), (commit_s,))
-        tallies.add(
+        amounts = (
             *((JOBS, end, count) for end, count in group.ends.items()),
             *(
                 (ITEMS, (task, outcome), count)
@@ -138,6 +136,7 @@ class Accounts:
             *((TOKENS, (task,), count) for task, count in group.tokens.items()),
             *((PIXELS, (task,), count) for task, count in group.pixels.items()),
         )
+        self._tallies.note(amounts, [(STAGE, ("commit",), commit_s)])
         for name, queue in group.queues.items():
             took = {
                 "runners": queue.runner_s / self._runners,

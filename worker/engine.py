@@ -31,7 +31,7 @@ from worker.isolation import failure, isolate
 from worker.lanes import Lanes
 from worker.metrics import STAGE
 from worker.preparing import Arrival, Preparer
-from worker.stats import Stats, attribute, tally_batch
+from worker.stats import Stats, attribute, size_of, tally_batch
 from worker.tallies import Tallies
 from worker.watchdog import Watchdog
 
@@ -267,11 +267,11 @@ class Engine:
             self.tallies.observe(STAGE, ("queue_wait",), [job.queue_wait_s for job in first])
         self._listener.started(first)
         outcomes = isolate(batch.rows, lambda rows: self._call(lane.model, rows))
-        elapsed_s = monotonic() - started_s
+        elapsed_s, size = monotonic() - started_s, size_of(batch)
         with self._lock:
             attribute(batch, jobs, elapsed_s, is_runner=not lane.threads)
-            self.stats.add(batch, elapsed_s)
-        tally_batch(self.tallies, lane.model.name, batch, started_s, elapsed_s)
+            self.stats.add(size, elapsed_s)
+        tally_batch(self.tallies, lane, batch, size, started_s=started_s, elapsed_s=elapsed_s)
         for row, outcome in zip(batch.rows, outcomes, strict=True):
             for item in row:
                 item.outcome, item.features = outcome, None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from worker.metrics import BATCH_ITEMS, BUSY, PADDED_UNITS, REAL_UNITS, STAGE
 
@@ -11,10 +11,28 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from worker.jobs import Job
+    from worker.lanes import Lane
+    from worker.metrics import Metric
     from worker.planner import Batch
-    from worker.tallies import Tallies
+    from worker.tallies import Labels, Tallies
 
+_INFERENCE = ("inference",)
+_BATCH_WAIT = ("batch_wait",)
 RATE_WEIGHT = 0.1  # of the newest batch in the moving average
+
+
+class Size(NamedTuple):
+    """How large a batch is; added up once, for all who count it."""
+
+    rows: int
+    items: int
+    real_tokens: int
+    padded_tokens: int
+
+
+def size_of(batch: Batch) -> Size:
+    """Return the size of a batch."""
+    return Size(len(batch.rows), sum(map(len, batch.rows)), batch.real_tokens, batch.padded_tokens)
 
 
 @dataclass(slots=True)
@@ -29,15 +47,15 @@ class Stats:
     busy_s: float = 0.0
     items_per_s: float = 0.0
 
-    def add(self, batch: Batch, elapsed_s: float) -> None:
+    def add(self, size: Size, elapsed_s: float) -> None:
         """Count one batch."""
-        rate = len(batch.items) / max(elapsed_s, 1e-6)
+        rate = size.items / max(elapsed_s, 1e-6)
         self.items_per_s += (rate - self.items_per_s) * (RATE_WEIGHT if self.batches else 1.0)
         self.batches += 1
-        self.rows += len(batch.rows)
-        self.items += len(batch.items)
-        self.real_tokens += batch.real_tokens
-        self.padded_tokens += batch.padded_tokens
+        self.rows += size.rows
+        self.items += size.items
+        self.real_tokens += size.real_tokens
+        self.padded_tokens += size.padded_tokens
         self.busy_s += elapsed_s
 
 
@@ -63,13 +81,17 @@ def attribute(batch: Batch, jobs: Iterable[Job], elapsed_s: float, *, is_runner:
         job.runner_s += share_s
 
 
-def tally_batch(tallies: Tallies, lane: str, batch: Batch, started_s: float, elapsed_s: float) -> None:
+def tally_batch(  # noqa: PLR0913 - a batch is all of these
+    tallies: Tallies, lane: Lane, batch: Batch, size: Size, *, started_s: float, elapsed_s: float
+) -> None:
     """Count a batch for the metrics."""
-    labels = (lane,)
-    tallies.add(
-        (REAL_UNITS, labels, batch.real_tokens), (PADDED_UNITS, labels, batch.padded_tokens), (BUSY, labels, elapsed_s)
-    )
-    tallies.observe(BATCH_ITEMS, labels, (sum(map(len, batch.rows)),))
-    tallies.observe(STAGE, ("inference",), (elapsed_s,))
+    labels = (lane.model.name,)
+    values: list[tuple[Metric, Labels, float]] = [(BATCH_ITEMS, labels, size.items), (STAGE, _INFERENCE, elapsed_s)]
     if batch.head.job.waiter is None:  # what is planned beforehand waits for its own kind
-        tallies.observe(STAGE, ("batch_wait",), (started_s - min(row[0].queued_s for row in batch.rows),))
+        values.append((STAGE, _BATCH_WAIT, started_s - min([row[0].queued_s for row in batch.rows])))
+    amounts = (
+        (REAL_UNITS, labels, size.real_tokens),
+        (PADDED_UNITS, labels, size.padded_tokens),
+        (BUSY, labels, elapsed_s),
+    )
+    tallies.note(amounts, values)

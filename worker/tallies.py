@@ -56,18 +56,24 @@ class Tallies:
 
     def add(self, *amounts: tuple[Metric, Labels, float]) -> None:
         """Add to counters; by 0 to let a series exist before anything happens."""
-        with self._lock:
-            for metric, labels, amount in amounts:
-                self._numbers[metric][labels] += amount
+        self.note(amounts, ())
 
     def observe(self, metric: Metric, labels: Labels, values: Iterable[float]) -> None:
         """Add values to a histogram; of none to let it exist."""
         with self._lock:
-            histogram = self._histograms.get((metric, labels))
-            if histogram is None:
-                histogram = self._histograms[metric, labels] = _Histogram(metric.buckets)
+            histogram = self._histogram(metric, labels)
             for value in values:
                 histogram.add(value)
+
+    def note(
+        self, amounts: Iterable[tuple[Metric, Labels, float]], values: Iterable[tuple[Metric, Labels, float]]
+    ) -> None:
+        """Add amounts to counters and values to histograms, all at once."""
+        with self._lock:
+            for metric, labels, amount in amounts:
+                self._numbers[metric][labels] += amount
+            for metric, labels, value in values:
+                self._histogram(metric, labels).add(value)
 
     def watch(self, metric: Metric, read: Callable[[], Mapping[Labels, float]]) -> None:
         """Let a gauge be what `read` returns whenever somebody looks; from any thread, so it must not block."""
@@ -89,3 +95,9 @@ class Tallies:
                 for (of, labels), histogram in self._histograms.items()
                 if of is metric
             }
+
+    def _histogram(self, metric: Metric, labels: Labels) -> _Histogram:
+        histogram = self._histograms.get((metric, labels))
+        if histogram is None:
+            histogram = self._histograms[metric, labels] = _Histogram(metric.buckets)
+        return histogram
