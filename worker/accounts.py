@@ -6,9 +6,9 @@ group; a job of the group costs a few list operations.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from celery import states
 
@@ -39,47 +39,46 @@ from worker.metrics import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from worker.custody import Custody
     from worker.engine import Engine
     from worker.jobs import Job
+    from worker.metrics import Metric
     from worker.rates import ServiceRates
     from worker.slots import Slot
-    from worker.tallies import Tallies
+    from worker.tallies import Labels, Tallies
 
 _ENDS: Final = {
     states.SUCCESS: "succeeded",
     states.FAILURE: "failed",
     states.REVOKED: "cancelled",
     states.IGNORED: "cancelled",  # by the task itself, once it hears of it
-}
+}  # of those that are missing the message goes on: a retry, or one that Celery keeps
 
 
 @dataclass(slots=True)
-class _Queue:
-    """What the messages of one queue came to."""
+class _Alike:
+    """Messages of one task, queue, state and lane: how many, and what they came to."""
 
-    ended: int = 0
+    messages: int = 0
+    outcomes: list[str] = field(default_factory=list)
+    labels: list[str] = field(default_factory=list)
+    tokens: int = 0
+    pixels: int = 0
     runner_s: float = 0.0
     slot_s: float = 0.0
 
 
-@dataclass(slots=True)
-class _Group:
-    """What a group came to, by task, model and queue."""
-
-    ends: Counter[tuple[str, str]] = field(default_factory=Counter)
-    outcomes: defaultdict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
-    labels: defaultdict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
-    tokens: Counter[str] = field(default_factory=Counter)
-    pixels: Counter[str] = field(default_factory=Counter)
-    queues: defaultdict[str, _Queue] = field(default_factory=lambda: defaultdict(_Queue))
-    messages: int = 0
+class _Key(NamedTuple):
+    task: str
+    queue: str
+    state: str
+    lane: str
 
 
 class Accounts:
-    """The accounts of one worker. `record` is for the finisher's thread alone.
+    """The accounts of one worker. For the finisher's thread alone.
 
     Args:
         tallies: where it is counted.
@@ -91,27 +90,22 @@ class Accounts:
         self._tallies = tallies
         self._rates = rates
         self._runners = runners
-        self._group = _Group()
+        self._group: dict[_Key, _Alike] = {}
 
     def job(self, task: str, queue: str, state: str, job: Job) -> None:
         """Take a batched message into the group."""
-        group = self._group
-        of_queue = self._end(task, queue, state)
-        of_queue.runner_s += job.runner_s
-        if job.outcomes:
-            group.outcomes[task] += job.outcomes
-            if job.labels:
-                group.labels[job.items[0].lane] += job.labels
-            if job.tokens:
-                group.tokens[task] += job.tokens
-            if job.pixels:
-                group.pixels[task] += job.pixels
+        alike = self._alike(task, queue, state, job.items[0].lane if job.outcomes else "")
+        alike.outcomes += job.outcomes
+        alike.labels += job.labels
+        alike.tokens += job.tokens
+        alike.pixels += job.pixels
+        alike.runner_s += job.runner_s
 
     def slot(self, task: str, queue: str, state: str, slot: Slot, slots: int) -> None:
         """Take a message into the group that ran outside the batcher, on one of so many threads."""
-        of_queue = self._end(task, queue, state)
-        of_queue.runner_s += slot.runner_s
-        of_queue.slot_s += slot.work_s() / slots
+        alike = self._alike(task, queue, state, "")
+        alike.runner_s += slot.runner_s
+        alike.slot_s += slot.work_s() / slots
 
     def record(self, finisher_s: float, commit_s: float) -> None:
         """Count the group and begin another.
@@ -120,40 +114,39 @@ class Accounts:
             finisher_s: what tracing and committing it took.
             commit_s: what of that was the commit.
         """
-        group, self._group = self._group, _Group()
-        amounts = (
-            *((JOBS, end, count) for end, count in group.ends.items()),
-            *(
-                (ITEMS, (task, outcome), count)
-                for task, found in group.outcomes.items()
-                for outcome, count in Counter(found).items()
-            ),
-            *(
-                (LABELS, (model, label), count)
-                for model, found in group.labels.items()
-                for label, count in Counter(found).items()
-            ),
-            *((TOKENS, (task,), count) for task, count in group.tokens.items()),
-            *((PIXELS, (task,), count) for task, count in group.pixels.items()),
-        )
+        group, self._group = self._group, {}
+        amounts = [amount for key, alike in group.items() for amount in _amounts(key, alike)]
         self._tallies.note(amounts, [(STAGE, ("commit",), commit_s)])
-        for name, queue in group.queues.items():
+        messages = sum(alike.messages for alike in group.values())
+        for key, alike in group.items():
             took = {
-                "runners": queue.runner_s / self._runners,
-                "finisher": finisher_s * queue.ended / max(group.messages, 1),
-                "slots": queue.slot_s,
+                "runners": alike.runner_s / self._runners,
+                "finisher": finisher_s * alike.messages / messages,
+                "slots": alike.slot_s,
             }
-            self._rates.note(name, queue.ended, took)
+            self._rates.note(key.queue, alike.messages if key.state in _ENDS else 0, took)
 
-    def _end(self, task: str, queue: str, state: str) -> _Queue:
-        group = self._group
-        end = _ENDS.get(state)  # None: a retry, or a message that Celery keeps
-        of_queue = group.queues[queue]
-        if end is not None:
-            group.ends[task, end] += 1
-            group.messages += 1
-            of_queue.ended += 1
-        return of_queue
+    def _alike(self, task: str, queue: str, state: str, lane: str) -> _Alike:
+        key = _Key(task, queue, state, lane)
+        alike = self._group.get(key)
+        if alike is None:
+            alike = self._group[key] = _Alike()
+        alike.messages += 1
+        return alike
+
+
+def _amounts(key: _Key, alike: _Alike) -> Iterator[tuple[Metric, Labels, float]]:
+    """Yield what to add to which counter."""
+    end = _ENDS.get(key.state)
+    if end is not None:
+        yield JOBS, (key.task, end), alike.messages
+    for outcome, count in Counter(alike.outcomes).items():
+        yield ITEMS, (key.task, outcome), count
+    for label, count in Counter(alike.labels).items():
+        yield LABELS, (key.lane, label), count
+    for metric, units in ((TOKENS, alike.tokens), (PIXELS, alike.pixels)):
+        if units:
+            yield metric, (key.task,), units
 
 
 def begin(tallies: Tallies, engine: Engine, custody: Custody, *, tasks: Sequence[str], batched: Sequence[str]) -> None:

@@ -83,7 +83,7 @@ def test_a_worker_outlives_the_start_and_the_loss_of_its_broker(start: Callable[
 
         server.terminate()
         worker.wait_for(200, 503)
-        assert get(worker.port, "/ready").reasons == ["the connection to the broker is lost"]
+        assert get(worker.port, "/ready").reasons == ["it is not connected to the broker"]
         until_s = time.monotonic() + 2 * FETCH_S
         while time.monotonic() < until_s:
             assert worker.statuses() == (200, 503)

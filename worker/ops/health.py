@@ -99,7 +99,7 @@ def ready(facts: Facts, limits: Limits) -> Verdict:
     if facts.draining:
         reasons.append("draining: it was told to stop")
     elif not facts.is_connected:
-        reasons.append("the connection to the broker is lost")
+        reasons.append("it is not connected to the broker")
     elif facts.unheard_s > limits.broker_s:
         reasons.append(f"the broker has not answered for {facts.unheard_s:.0f} s")
     else:
