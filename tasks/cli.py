@@ -19,6 +19,7 @@ COMMANDS: Final = {
     "enqueue": "Put tickets on the queue.",
     "result": "Show the results of tasks.",
     "queues": "Show how full the queues are, and who works on them.",
+    "exporter": "Publish how full the queues are, for Prometheus and autoscaling.",
     "jobs": "List, show or cancel messages by their task ids.",
     "dead": "List, show, requeue or purge dead letters.",
     "purge": "Delete results, or everything that holds a ticket.",

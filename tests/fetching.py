@@ -23,6 +23,7 @@ class Fetching:
     Attributes:
         room: how many messages it may take.
         fetched: tags as they came.
+        turns: cycles that it has completed.
         broken: what it said when it lost the broker.
         may_deliver: cleared, it waits before it hands over what it drained.
     """
@@ -36,8 +37,14 @@ class Fetching:
         self.may_deliver = threading.Event()
         self.may_deliver.set()
         self.delivering = threading.Event()
+        self.turns = 0
         self.fetcher = Fetcher(
-            self.ledger, [QUEUE], room=lambda: self.room, deliver=self._deliver, on_broken=self.broken.append
+            self.ledger,
+            [QUEUE],
+            room=lambda: self.room,
+            deliver=self._deliver,
+            on_broken=self.broken.append,
+            turned=self._turned,
         )
 
     def next_tag(self, timeout_s: float = 10.0) -> str:
@@ -54,6 +61,9 @@ class Fetching:
         self.may_deliver.set()
         self.fetcher.close()
         self.client.close()
+
+    def _turned(self) -> None:
+        self.turns += 1
 
     def _deliver(self, drained: list[Drained]) -> None:
         self.delivering.set()

@@ -8,6 +8,7 @@ from tests.services import wait_until
 from worker.custody import Custody
 from worker.keeper import Keeper
 from worker.ledger import Ledger, Terms
+from worker.tallies import Tallies
 
 if TYPE_CHECKING:
     import redis
@@ -22,6 +23,8 @@ class Kept:
         lost: what it was told to be lost.
         deaths: one for each time that it was told of dead letters.
         revoked: what Celery has heard.
+        service_rates: what it says of its queues.
+        heard: one for each time that the broker answered.
     """
 
     def __init__(self, client: redis.Redis, incarnation: str, lease_s: float) -> None:
@@ -32,6 +35,9 @@ class Kept:
         self.deaths: list[None] = []
         self.revoked: set[str] = set()
         self.rate = 12.345
+        self.service_rates: dict[str, float] = {}
+        self.tallies = Tallies()
+        self.heard: list[None] = []
         self.keeper = Keeper(
             self.custody,
             terms,
@@ -39,6 +45,9 @@ class Kept:
             on_dead=lambda: self.deaths.append(None),
             revoked=lambda: self.revoked,
             rate=lambda: self.rate,
+            service_rates=lambda: self.service_rates,
+            tallies=self.tallies,
+            heard=lambda: self.heard.append(None),
         )
 
     def take(self, messages: int = 100) -> None:

@@ -123,7 +123,7 @@ class Desk:
         self.engine.start()
 
     def read(self, *documents: dict[str, object], **fields: object) -> OcrResult:
-        job = Job("job", self.pipeline, 0.0)
+        job = self.job = Job("job", self.pipeline, 0.0)
         self.engine.submit(job, (), {"documents": list(documents), **fields})
         self.heard.wait_for("finished", job)
         if job.error is not None:

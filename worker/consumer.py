@@ -7,7 +7,6 @@ reconnect, what the lost connection held and the pool had not started goes back 
 from __future__ import annotations
 
 import logging
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import structlog
@@ -16,6 +15,7 @@ from redis.exceptions import RedisError
 
 from schemas.errors import ErrorCode, MessageError
 from worker import protocol
+from worker.metrics import JOBS, REFUSED
 from worker.transport import writing
 
 if TYPE_CHECKING:
@@ -69,11 +69,22 @@ class Consumer(consumer.Consumer):  # type: ignore[misc] # celery has no types
 
     def ensure_connected(self, conn: Any) -> Any:  # noqa: ANN401 - kombu's connection
         """Connect, trying every few seconds; Celery would wait for half a minute once an outage has lasted for some."""
-        conn.ensure_connection = partial(conn.ensure_connection, interval_max=RETRY_EVERY_S)
+        turned = self.app.vitals.turned
+
+        def ensure_connection(*args: Any, callback: Callable[[], None] | None = None, **options: Any) -> Any:  # noqa: ANN401 - kombu's own
+            def every_second() -> None:
+                turned()
+                if callback is not None:
+                    callback()
+
+            return stock(*args, callback=every_second, interval_max=RETRY_EVERY_S, **options)
+
+        stock, conn.ensure_connection = conn.ensure_connection, ensure_connection
         return super().ensure_connected(conn)
 
     def on_close(self) -> None:
         """Close the idle connections too: on one that is half open, each command would wait for its timeout."""
+        self.app.vitals.disconnected()
         self.app.custody.ledger.client.connection_pool.disconnect(inuse_connections=False)
         super().on_close()
 
@@ -83,6 +94,7 @@ class Consumer(consumer.Consumer):  # type: ignore[misc] # celery has no types
         here = self.pool.held_tags()
         with writing():
             self.app.custody.give_back([tag for tag in self.app.custody.tags() if tag not in here])
+        self.app.vitals.connected()
 
     def _check(self, message: Any) -> None:  # noqa: ANN401 - kombu's message
         """Raise `MessageError` unless the message can be handed to Celery."""
@@ -110,6 +122,7 @@ class Consumer(consumer.Consumer):  # type: ignore[misc] # celery has no types
         """Record the failure under the task id, if there is one, then take the message off the queue."""
         task_id = protocol.task_id(message.headers, message._decoded_cache)  # noqa: SLF001 - None if never decoded
         log.warning("message.refused", task_id=task_id, reason=str(error))
+        self.app.tallies.add((JOBS, (REFUSED, "failed"), 1))
         if task_id is not None:
             self.app.backend.mark_as_failure(task_id, error)
             if self.event_dispatcher:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from worker.custody import Custody
     from worker.engine import Engine
     from worker.fetching import Fetcher
+    from worker.vitals import Vitals
 
 
 FEW_MESSAGES: Final = 8
@@ -82,11 +83,13 @@ class Room:
     Args:
         credit: of all queues but those with slots.
         slots: by queue.
+        vitals: told whenever a fetcher has completed a cycle.
     """
 
-    def __init__(self, credit: Credit, slots: Mapping[str, Slots]) -> None:
+    def __init__(self, credit: Credit, slots: Mapping[str, Slots], vitals: Vitals) -> None:
         self.credit = credit
         self.slots = slots
+        self.vitals = vitals
 
     def __json__(self) -> dict[str, int]:
         """Return what `inspect stats` shows: it lists the transport's options."""

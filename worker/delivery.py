@@ -48,6 +48,7 @@ PORTION_BYTES = 8 * 1024 * 1024  # written by one commit
 FIRST_PAUSE_S = 0.1
 LAST_PAUSE_S = 2.0
 FENCED = 0
+CANCELLED = 2
 
 
 @dataclass(slots=True)
@@ -60,6 +61,7 @@ class Traced:
         results: key, encoded value and lifetime in seconds of what the backend would have stored.
         messages: list and message of what the task published.
         settled: whether the message is done; False leaves it to Celery (Reject).
+        state: what Celery calls its end: SUCCESS, FAILURE, RETRY, REJECTED, IGNORED; REVOKED if it was called off.
     """
 
     request: Request
@@ -67,6 +69,7 @@ class Traced:
     results: list[tuple[str, str | bytes, int]] = field(default_factory=list)
     messages: list[tuple[str, str]] = field(default_factory=list)
     settled: bool = True
+    state: str = states.SUCCESS
 
 
 class _Ended(NamedTuple):
@@ -165,7 +168,9 @@ def trace(request: Any, job: Job | None = None) -> Traced:  # noqa: ANN401 - Cel
     finally:
         backend.captured = None
     traced.answer = (0, shown, seconds) if info is None else (1, value, seconds)
-    traced.settled = info is None or info.state != states.REJECTED
+    if info is not None:
+        traced.state = info.state
+    traced.settled = traced.state != states.REJECTED
     return traced
 
 
@@ -174,7 +179,8 @@ def untraceable(request: Any, exc: BaseException) -> Traced:  # noqa: ANN401 - C
     backend = request.task.backend
     code = ErrorCode.OUT_OF_MEMORY if isinstance(exc, MemoryError) else ErrorCode.INTERNAL
     error = MessageError(code, f"Celery could not end the task: {type(exc).__name__}")
-    traced = Traced(request, (1, ExceptionInfo((MessageError, error, exc.__traceback__)), 0.0))
+    answer = (1, ExceptionInfo((MessageError, error, exc.__traceback__)), 0.0)
+    traced = Traced(request, answer, state=states.FAILURE)
     backend.captured = traced.results
     try:
         if request.store_errors:
@@ -200,6 +206,9 @@ def commit(custody: Custody, traced: Sequence[Traced]) -> list[Traced]:
     for one in ours:
         _acknowledge_locally(one.request)
     custody.forget(_tag(one) for one in ours)
+    for one, answer in zip(ours, answers, strict=True):
+        if answer == CANCELLED:
+            one.state = states.REVOKED
     fenced = {id(one) for one, answer in zip(ours, answers, strict=True) if answer == FENCED}
     if fenced:
         log.warning("delivery.fenced", jobs=len(fenced))
@@ -247,6 +256,10 @@ class Finisher:
         on_committed: called from this thread with a group, and with those of it that are recorded.
         on_broken: called from this thread when it dies.
         busy: whether more work waits, so that nobody waits for one commit in particular.
+
+    Attributes:
+        worked_s: what it took to trace and commit what `on_committed` is told of, its waits for Redis aside.
+        committed_s: what of that was the commit.
     """
 
     def __init__(
@@ -257,6 +270,7 @@ class Finisher:
         *,
         busy: Callable[[], bool],
     ) -> None:
+        self.worked_s = self.committed_s = 0.0
         self._busy = busy
         self._custody = custody
         self._on_committed = on_committed
@@ -266,6 +280,11 @@ class Finisher:
         self._closed = False
         self._give_up_s = float("inf")
         self._thread = threading.Thread(target=self._run, name="finisher", daemon=True)
+
+    @property
+    def thread(self) -> threading.Thread:
+        """The thread."""
+        return self._thread
 
     def start(self) -> None:
         """Start the thread."""
@@ -301,6 +320,7 @@ class Finisher:
                     recorded = self._insist(partial(commit, self._custody, traced))
                     if recorded is not None:
                         self._on_committed(traced, recorded)
+                    self.worked_s = 0.0
         except BaseException as exc:
             log.critical("finisher.died", error=type(exc).__name__)
             self._on_broken("the finisher's thread died")
@@ -325,10 +345,15 @@ class Finisher:
         """Return what `act` returns; while Redis refuses, try again, until the worker stops: then return None."""
         pause_s = FIRST_PAUSE_S
         while True:
+            began_s = monotonic()
             try:
-                return act()
+                done = act()
             except RedisError as exc:  # away, full, read-only, or its disk is: somebody will mend it
                 log.warning("delivery.retrying", error=type(exc).__name__, pause_s=pause_s)
+            else:
+                self.committed_s = monotonic() - began_s  # of a group, the commit is what it does last
+                self.worked_s += self.committed_s
+                return done
             if monotonic() + pause_s > self._give_up_s:
                 return None
             threading.Event().wait(pause_s)

@@ -29,8 +29,10 @@ from worker.errors import Cancelled, Draining, ItemFailed
 from worker.floor import Floor
 from worker.isolation import failure, isolate
 from worker.lanes import Lanes
+from worker.metrics import STAGE
 from worker.preparing import Arrival, Preparer
-from worker.stats import Stats
+from worker.stats import Stats, attribute, size_of, tally_batch
+from worker.tallies import Tallies
 from worker.watchdog import Watchdog
 
 if TYPE_CHECKING:
@@ -55,9 +57,10 @@ class Engine:
         runners: threads that run batches.
         batch_timeout_s: a batch that runs longer is cancelled, and bisected.
         stuck_grace_s: a cancelled batch that runs this much longer breaks the engine.
+        tallies: where batches and stages are counted; None = nobody asks.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what it runs and its limits, one each
         self,
         lanes: Mapping[str, Lane],
         listener: Listener,
@@ -65,6 +68,7 @@ class Engine:
         runners: int,
         batch_timeout_s: float = 60.0,
         stuck_grace_s: float = 20.0,
+        tallies: Tallies | None = None,
     ) -> None:
         self.lanes = dict(lanes)
         self.runners = runners
@@ -79,6 +83,8 @@ class Engine:
         self._closing = False
         self._floor = Floor()
         self.stats = Stats()
+        self.tallies = tallies or Tallies()
+        self._preparing_since_s: float | None = None
         bodies: dict[str, Callable[[], None]] = {"preparer": self._preparer.run}
         bodies |= {name: partial(self._run, lanes) for name, lanes in self._waiting.crews(runners).items()}
         self._threads = [
@@ -90,6 +96,16 @@ class Engine:
         self._watchdog.start()
         for thread in self._threads:
             thread.start()
+
+    @property
+    def threads(self) -> list[threading.Thread]:
+        """The threads that end when the engine is stopped, and not before."""
+        return [self._watchdog.thread, *self._threads]
+
+    def longest_call_s(self) -> float:
+        """Return for how long the oldest running batch, or the portion that is prepared, runs. Does not block."""
+        since_s = self._preparing_since_s
+        return max(self._watchdog.longest_s(), 0.0 if since_s is None else monotonic() - since_s)
 
     def items_per_s(self) -> float:
         """Return what all runners together get done when busy."""
@@ -194,7 +210,13 @@ class Engine:
         alone = jobs[0].suspect
         with self._floor.held(alone=alone):
             self._listener.running(jobs, alone=alone)
-            yield
+            if jobs[0].waiter is not None:  # a slot's thread; it may have to wait for a store
+                yield
+            else:
+                self._preparing_since_s = began_s = monotonic()
+                yield
+                self._preparing_since_s = None
+                self.tallies.observe(STAGE, ("prepare",), (monotonic() - began_s,))
             self._listener.running((), alone=alone)
 
     def prepared(self, items: Sequence[Item]) -> None:
@@ -239,11 +261,17 @@ class Engine:
             for job in jobs:
                 job.batches += 1
         started_s = monotonic()
-        for job in first:
-            job.queue_wait_s = max(0.0, started_s - job.enqueued_s)
+        if first:
+            for job in first:
+                job.queue_wait_s = max(0.0, started_s - job.enqueued_s)
+            self.tallies.observe(STAGE, ("queue_wait",), [job.queue_wait_s for job in first])
         self._listener.started(first)
         outcomes = isolate(batch.rows, lambda rows: self._call(lane.model, rows))
-        self._account(batch, jobs, monotonic() - started_s)
+        elapsed_s, size = monotonic() - started_s, size_of(batch)
+        with self._lock:
+            attribute(batch, jobs, elapsed_s, is_runner=not lane.threads)
+            self.stats.add(size, elapsed_s)
+        tally_batch(self.tallies, lane, batch, size, started_s=started_s, elapsed_s=elapsed_s)
         for row, outcome in zip(batch.rows, outcomes, strict=True):
             for item in row:
                 item.outcome, item.features = outcome, None
@@ -264,16 +292,6 @@ class Engine:
     def _call(self, model: Model, rows: Sequence[tuple[Item, ...]]) -> Sequence[object]:
         with self._watchdog.watch() as cancellation:
             return model.run([row[0].features for row in rows], cancellation)
-
-    def _account(self, batch: Batch, jobs: Sequence[Job], elapsed_s: float) -> None:
-        with self._lock:
-            for job in jobs:
-                job.inference_s += elapsed_s
-                job.batch_size_max = max(job.batch_size_max, len(batch.rows))
-            for row in batch.rows:
-                row[0].job.real_tokens += row[0].length
-                row[0].job.padded_tokens += batch.length
-            self.stats.add(batch, elapsed_s)
 
     def _settle(self, items: Sequence[Item]) -> None:
         """Count the outcomes of `items`; end the jobs that have no item left."""

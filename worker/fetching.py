@@ -43,9 +43,10 @@ class Fetcher:
         room: how many messages the worker takes now.
         deliver: takes what was drained; called from this thread.
         on_broken: called once, from this thread, when the broker is lost; the thread ends.
+        turned: called from this thread whenever it has drained, waited, or found no room.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what it asks and tells, one each
         self,
         ledger: Ledger,
         queues: Sequence[str],
@@ -53,6 +54,7 @@ class Fetcher:
         room: Callable[[], int],
         deliver: Callable[[list[Drained]], None],
         on_broken: Callable[[Exception], None],
+        turned: Callable[[], None],
     ) -> None:
         self._ledger = ledger
         self.queues = tuple(queues)
@@ -60,6 +62,7 @@ class Fetcher:
         self._room = room
         self._deliver = deliver
         self._on_broken = on_broken
+        self._turned = turned
         self._waits: list[_Wait] = []
         self._closed = False
         self._full = False
@@ -118,6 +121,7 @@ class Fetcher:
         self._full = True  # before looking, so that no change is missed
         room = self._room()
         if room <= 0:
+            self._turned()
             self._end_waits()
             self._sleep(FULL_S)
             return
@@ -125,6 +129,7 @@ class Fetcher:
         drained = self._ledger.drain(room, self.queues)
         if drained:
             self._deliver(drained)
+        self._turned()
         if len(drained) < room:
             self._wait(min(AT_WAKE, room - len(drained)))
 
@@ -145,6 +150,7 @@ class Fetcher:
                 selector.register(wait.socket, selectors.EVENT_READ, wait)
             while not self._closed:
                 ready = selector.select(min(wait.patience_s() for wait in self._waits))
+                self._turned()
                 waits: list[_Wait] = [key.data for key, _ in ready if key.data is not None]
                 was_all = [self._receive(wait, messages) for wait in waits]
                 if not all(was_all) or len(waits) < len(ready):

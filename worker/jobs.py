@@ -28,6 +28,7 @@ class Item:
         lane: name of the model that runs it.
         features: what the session reads; set by `Pipeline.prepare`.
         length: tokens that the session sees, the unit of padding.
+        padding: how much of `length` is the item's own padding.
         key: equal keys are identical inputs, which share one row of a batch; None is never shared.
         truncated: whether `features` hold less than `source`.
         queued_s: when it came to the batcher.
@@ -41,6 +42,7 @@ class Item:
     lane: str = ""
     features: object = None
     length: int = 0
+    padding: int = 0
     key: Hashable | None = None
     truncated: bool = False
     queued_s: float = 0.0
@@ -68,6 +70,10 @@ class Job:
         served: whether a batch with an item of it has been formed.
         real_tokens, padded_tokens: what its own rows cost; a row shared by identical inputs counts for the first.
         inference_s: Σ duration of the batches it was in.
+        runner_s: its rows' share of that, as far as it was the runners'.
+        outcomes: of its items once the result is made: `ok` or an error code each, for the metrics.
+        labels: what a model chose for them, for its label shares; empty where models choose nothing.
+        tokens, pixels: what models read of its items, in the unit of their kind.
         waiter: who waits for its items inside this process, where it is no message but a part of one.
     """
 
@@ -90,6 +96,11 @@ class Job:
     real_tokens: int = 0
     padded_tokens: int = 0
     inference_s: float = 0.0
+    runner_s: float = 0.0
+    outcomes: Sequence[str] = ()
+    labels: Sequence[str] = ()
+    tokens: int = 0
+    pixels: int = 0
     waiter: Future[None] | None = None
 
     def let_go(self) -> None:
@@ -173,5 +184,8 @@ class Pipeline(Protocol):
         ...
 
     def complete(self, job: Job) -> dict[str, object]:
-        """Return the message's result, in JSON types, from the outcomes of its items."""
+        """Return the message's result, in JSON types, from the outcomes of its items.
+
+        Sets `outcomes`, `labels`, `tokens` and `pixels` of the job, as far as its kind has them.
+        """
         ...

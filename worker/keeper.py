@@ -16,12 +16,15 @@ from redis.exceptions import RedisError
 
 from worker import keys
 from worker.incarnation import has_died
+from worker.ledger import total
+from worker.metrics import DEAD_LETTERS, LEASE_RENEWALS, REDELIVERIES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Mapping
 
     from worker.custody import Custody
-    from worker.ledger import Terms
+    from worker.ledger import Swept, Terms
+    from worker.tallies import Tallies
 
 log = structlog.get_logger(__name__)
 
@@ -41,6 +44,9 @@ class Keeper:
         on_dead: told, from this thread, that messages went to the dead letters.
         revoked: the task ids that Celery has heard a revoke for.
         rate: items a second that this worker gets done when busy.
+        service_rates: messages a second that it ends of each queue when busy, as far as there is news.
+        tallies: where renewals and what was swept are counted.
+        heard: told, from this thread, that the broker has answered.
     """
 
     def __init__(  # noqa: PLR0913 - what it tells and asks, one each
@@ -52,6 +58,9 @@ class Keeper:
         on_dead: Callable[[], None],
         revoked: Callable[[], Collection[str]],
         rate: Callable[[], float],
+        service_rates: Callable[[], Mapping[str, float]],
+        tallies: Tallies,
+        heard: Callable[[], None],
     ) -> None:
         self._custody = custody
         self._client = custody.ledger.client
@@ -60,10 +69,18 @@ class Keeper:
         self._on_dead = on_dead
         self._revoked = revoked
         self._rate = rate
+        self._service_rates = service_rates
+        self._tallies = tallies
+        self._heard = heard
         self._noted_rate = ""
         self._persisted: set[str] = set()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="keeper", daemon=True)
+
+    @property
+    def thread(self) -> threading.Thread:
+        """The thread."""
+        return self._thread
 
     def start(self) -> None:
         """Take over from a former life of this worker, then start the thread."""
@@ -86,6 +103,7 @@ class Keeper:
                 if now_s >= sweep_s:
                     sweep_s = now_s + SWEEP_EVERY_S
                     self._sweep()
+                    self._heard()
                     self._persist_revokes()  # what follows the sweep may fail on a full server
                     self._note_rate()
             except RedisError as exc:
@@ -93,10 +111,19 @@ class Keeper:
                 renew_s = min(renew_s, monotonic() + SWEEP_EVERY_S)
 
     def _renew(self) -> None:
-        lost = self._custody.ledger.renew(self._custody.all())
+        held = self._custody.all()
+        try:
+            lost = self._custody.ledger.renew(held, self._service_rates())
+        except RedisError:
+            self._tallies.add((LEASE_RENEWALS, ("failed",), 1 + len(held)))
+            raise
+        self._heard()
         if lost:
             self._stop.wait(SETTLING_S)
             lost.intersection_update(self._custody.tags())
+        self._tallies.add(
+            (LEASE_RENEWALS, ("renewed",), 1 + len(held) - len(lost)), (LEASE_RENEWALS, ("lost",), len(lost))
+        )
         if lost:
             log.warning("claims.lost", messages=len(lost))
             self._custody.forget(lost)
@@ -106,12 +133,21 @@ class Keeper:
         up_s = float(self._client.info("server")["uptime_in_seconds"])
         if up_s < self._terms.lease_s:
             return  # the server has just started: let the living renew first
-        swept = self._custody.ledger.sweep(blame=up_s >= 2 * self._terms.lease_s)
+        swept = self._counted(self._custody.ledger.sweep_each(blame=up_s >= 2 * self._terms.lease_s))
         tidied = self._custody.ledger.tidy()
         if swept.given_back or swept.dead_lettered or tidied:
             log.warning("sweep.found", **swept._asdict(), from_inboxes=tidied)
         if swept.dead_lettered:
             self._on_dead()
+
+    def _counted(self, swept: Mapping[str, Swept]) -> Swept:
+        """Count what was found in each queue; return the sums."""
+        for queue, found in swept.items():
+            if found.given_back or found.dead_lettered:
+                self._tallies.add(
+                    (REDELIVERIES, (queue,), found.given_back), (DEAD_LETTERS, (queue,), found.dead_lettered)
+                )
+        return total(swept.values())
 
     def _persist_revokes(self) -> None:
         """Write down the revokes that Celery broadcast, so that they outlive this worker."""
@@ -138,6 +174,6 @@ class Keeper:
             former = member.decode()
             is_silent = now_s - seen_s > SILENT_RENEWALS * self._terms.lease_s / RENEWALS_PER_LEASE
             if has_died(former, ledger.incarnation, is_silent=is_silent):
-                swept = ledger.sweep(former=former)
+                swept = self._counted(ledger.sweep_each(former=former))
                 tidied = ledger.tidy(former)
                 log.warning("sweep.took_over", former=former, **swept._asdict(), from_inboxes=tidied)

@@ -29,6 +29,14 @@ RUNNING: Final = PREFIX + "running"
 RATES: Final = PREFIX + "rates"
 """Hash: worker incarnation → items a second that it gets done when busy."""
 
+SERVICE_RATES: Final = PREFIX + "service_rates"
+"""Hash: queue → messages a second that one busy worker of it ends, smoothed over workers and time."""
+
+BULK_DONE: Final = PREFIX + "bulk_done"
+"""Sorted set with the one member `last` → when the last bulk run was finalised."""
+
+BULK_DONE_MEMBER: Final = "last"
+
 CANCELLED: Final = PREFIX + "cancelled"
 """Sorted set: cancelled task id → when the cancel is forgotten."""
 

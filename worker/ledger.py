@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from importlib import resources
 from itertools import count
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from redis.exceptions import ConnectionError, TimeoutError  # noqa: A004 - what this client raises
@@ -19,7 +20,7 @@ from redis.exceptions import ConnectionError, TimeoutError  # noqa: A004 - what 
 from worker import keys
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     import redis
 
@@ -66,6 +67,11 @@ class Swept(NamedTuple):
     given_back: int
     dead_lettered: int
     blamed: int
+
+
+def total(swept: Iterable[Swept]) -> Swept:
+    """Return the sums over some queues."""
+    return Swept(*map(sum, zip(Swept(0, 0, 0), *swept, strict=True)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,13 +130,20 @@ class Ledger:
         command = ["EVALSHA", self._scripts["drain"].sha, len(wanted), *wanted, *arguments]
         return command, partial(_drained, claim)
 
-    def renew(self, held: Sequence[Held]) -> set[str]:
-        """Renew the worker's lease and those of what it holds; return the tags whose claims are lost."""
+    def renew(self, held: Sequence[Held], rates: Mapping[str, float] = MappingProxyType({})) -> set[str]:
+        """Renew the worker's lease and those of what it holds; return the tags whose claims are lost.
+
+        Args:
+            held: what it holds.
+            rates: by queue, messages a second that it ends when busy; mixed into what workers said before.
+        """
         lost: set[str] = set()
-        wanted = [keys.WORKERS, keys.INBOXES, *map(keys.unacked_index, self.queues)]
+        stated = [part for queue, rate in rates.items() for part in (queue, f"{rate:.6g}")]
+        wanted = [keys.WORKERS, keys.INBOXES, keys.SERVICE_RATES, *map(keys.unacked_index, self.queues)]
         lists = "\n".join(list_key for queue in self.queues for list_key in keys.lists(queue))
         for start in range(0, max(len(held), 1), RENEW_AT_ONCE):
-            arguments = [self.incarnation, lists, keys.JOB_PREFIX, self._terms.result_ttl_s]
+            arguments = [self.incarnation, lists, keys.JOB_PREFIX, self._terms.result_ttl_s, len(stated), *stated]
+            stated = []
             arguments += self._flat(held[start : start + RENEW_AT_ONCE])
             lost.update(tag.decode() for tag in self._run("renew", wanted, arguments))
         return lost
@@ -156,7 +169,11 @@ class Ledger:
         return self._release("back", held)
 
     def sweep(self, limit: int = 100, *, blame: bool = True, former: str = "") -> Swept:
-        """Give back what dead workers held: all whose lease has ended, or all of one `former` incarnation.
+        """Do what `sweep_each` does; return the sums over the queues."""
+        return total(self.sweep_each(limit, blame=blame, former=former).values())
+
+    def sweep_each(self, limit: int = 100, *, blame: bool = True, former: str = "") -> dict[str, Swept]:
+        """Give back what dead workers held, by queue: all whose lease has ended, or all of one `former` incarnation.
 
         Args:
             limit: messages of each queue.
@@ -164,7 +181,7 @@ class Ledger:
             former: an incarnation that is known to be dead.
         """
         terms = self._terms
-        total = Swept(0, 0, 0)
+        found = {}
         for queue in self.queues:
             names = (keys.unacked, keys.unacked_index)
             swept = self._run(
@@ -188,8 +205,8 @@ class Ledger:
                     *(terms.max_crashes if blame else 0, queue, former),
                 ],
             )
-            total = Swept(*(before + more for before, more in zip(total, swept, strict=True)))
-        return total
+            found[queue] = Swept(*swept)
+        return found
 
     def tidy(self, former: str = "") -> int:
         """Empty the inboxes of dead workers into their queues, and forget the workers; return how many messages."""

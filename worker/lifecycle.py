@@ -18,6 +18,8 @@ from worker.ledger import Ledger, Terms
 from worker.models.cpu import available_cpus
 from worker.models.warmup import warm_up
 from worker.planner import BatchPolicy
+from worker.tallies import Tallies
+from worker.vitals import Vitals
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -113,7 +115,18 @@ class BatchApp(Celery):  # type: ignore[misc] # celery has no types
             max_items=settings.max_jobs_in_flight,
             max_bytes=settings.max_held_bytes,
         )
-        return Room(credit, {queue: Slots(self.custody, queue, slots) for queue, slots in self.slots.items()})
+        slots = {queue: Slots(self.custody, queue, slots) for queue, slots in self.slots.items()}
+        return Room(credit, slots, self.vitals)
+
+    @cached_property
+    def vitals(self) -> Vitals:
+        """Its signs of life."""
+        return Vitals(self.settings.queues, self.settings.lease_s)
+
+    @cached_property
+    def tallies(self) -> Tallies:
+        """What it counts."""
+        return Tallies()
 
     def build_engine(self, listener: Listener) -> tuple[Mapping[str, Pipeline], Engine]:
         """Load and warm the models; return the pipelines by task name and the engine, not started yet.
@@ -122,10 +135,11 @@ class BatchApp(Celery):  # type: ignore[misc] # celery has no types
             ConfigError: a model or an execution provider is missing.
         """
         self.workload = self.load(self.settings)
-        return self.workload.pipelines, build_engine(self.workload, listener, self.settings)
+        self.vitals.starting = "it warms its models"
+        return self.workload.pipelines, build_engine(self.workload, listener, self.settings, self.tallies)
 
 
-def build_engine(workload: Workload, listener: Listener, settings: Settings) -> Engine:
+def build_engine(workload: Workload, listener: Listener, settings: Settings, tallies: Tallies | None = None) -> Engine:
     """Warm every model over the shapes that its batches can have, calibrate its policy, and build the engine."""
     policy = BatchPolicy(
         max_batch_size=settings.max_batch_size,
@@ -141,6 +155,7 @@ def build_engine(workload: Workload, listener: Listener, settings: Settings) -> 
         runners=settings.runners or available_cpus(),
         batch_timeout_s=settings.batch_timeout_s,
         stuck_grace_s=settings.stuck_grace_s,
+        tallies=tallies,
     )
 
 

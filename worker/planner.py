@@ -74,8 +74,8 @@ class Batch:
 
     @property
     def real_tokens(self) -> int:
-        """Σ row length."""
-        return sum(row[0].length for row in self.rows)
+        """Σ row length, without what an item padded itself."""
+        return sum(row[0].length - row[0].padding for row in self.rows)
 
     @property
     def padded_tokens(self) -> int:

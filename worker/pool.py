@@ -14,25 +14,30 @@ import threading
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import asdict
-from datetime import UTC, datetime
+from functools import partial
 from itertools import chain
 from threading import Timer
-from time import monotonic, time
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import structlog
+from celery import signals
 from celery.concurrency.base import BasePool
 from celery.worker import state
 from redis.exceptions import RedisError
 
 from schemas.errors import ErrorCode, MessageError
-from schemas.names import ENQUEUED_AT_HEADER, band_of
+from schemas.names import band_of
+from worker.accounts import Accounts, begin
 from worker.callbacks import Callbacks
 from worker.delivery import Finisher
 from worker.jobs import Job
 from worker.keeper import Keeper
 from worker.marking import Marker
+from worker.rates import ServiceRates
+from worker.requests import accepted, count_revoked, deadline_s, ended, revoked, stated_wait_s
 from worker.slots import Slot, occupying
+from worker.vitals import TURN_EVERY_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -47,7 +52,6 @@ EXIT_BROKEN = 70  # EX_SOFTWARE
 HARD_EXIT_GRACE_S = 10.0
 STOCK_THREADS = 4
 GARBAGE_THRESHOLD = 20_000  # new containers between two looks; Python's own 700 are those of 20 jobs
-IMPLAUSIBLE_UNIX_S = 1e11  # no date, but the milliseconds of one
 
 
 class BatchPool(BasePool):  # type: ignore[misc] # celery has no types
@@ -65,7 +69,7 @@ class BatchPool(BasePool):  # type: ignore[misc] # celery has no types
     def __init__(self, *args: Any, **options: Any) -> None:  # noqa: ANN401 - Celery's own signature
         super().__init__(*args, **options)
         self._callbacks = Callbacks()
-        self._held: dict[str, Job | None] = {}  # by delivery tag; single operations on a dict are atomic
+        self._held: dict[str, Job | Slot | None] = {}  # by delivery tag; single operations on a dict are atomic
         self._marked: dict[str, list[str]] = {}  # by runner: what the sweep will blame if this process dies of it
         self._dies_of_inference = False
 
@@ -78,6 +82,11 @@ class BatchPool(BasePool):  # type: ignore[misc] # celery has no types
         self._markers = threading.local()
         self._pipelines, self._engine = app.build_engine(self)
         self._finisher = Finisher(app.custody, self._committed, self._give_up, busy=lambda: self._engine.backlog() > 0)
+        self._rates = ServiceRates()
+        self._accounts = Accounts(app.tallies, self._rates, self._engine.runners)
+        tasks = [name for name in app.tasks if not name.startswith("celery.")]
+        begin(app.tallies, self._engine, app.custody, tasks=tasks, batched=list(self._pipelines))
+        signals.task_revoked.connect(partial(count_revoked, app.tallies), weak=False)
         self._stock_runs: set[Future[None]] = set()
         self._stock = ThreadPoolExecutor(STOCK_THREADS, thread_name_prefix="stock")
         self._slots = {queue: ThreadPoolExecutor(count, queue) for queue, count in app.slots.items()}
@@ -88,16 +97,22 @@ class BatchPool(BasePool):  # type: ignore[misc] # celery has no types
             on_dead=self._look_after_the_dead,
             revoked=lambda: list(state.revoked),
             rate=self._engine.items_per_s,
+            service_rates=self._rates.news,
+            tallies=app.tallies,
+            heard=app.vitals.heard,
         )
         spare_garbage_collection()
         self._finisher.start()
         self._engine.start()
         self._keeper.start()
         app.room.attach(self._engine)
+        threads = [*self._engine.threads, self._finisher.thread, self._keeper.thread]
+        app.vitals.started(threads, self._engine.longest_call_s, is_stopping)
 
     def register_with_event_loop(self, hub: Any) -> None:  # noqa: ANN401 - kombu's hub
-        """Learn which loop the callbacks belong to."""
+        """Learn which loop the callbacks belong to, and let it give signs of life."""
         self._callbacks.attach(hub)
+        hub.call_repeatedly(TURN_EVERY_S, self.app.vitals.turned)  # Celery cancels it with the connection
 
     def on_apply(
         self,
@@ -116,9 +131,9 @@ class BatchPool(BasePool):  # type: ignore[misc] # celery has no types
             self._stock_runs.add(run := threads.submit(self._run_stock, request))
             run.add_done_callback(self._stock_runs.discard)
             return
-        stated_s = _stated_wait_s(request)
+        stated_s = stated_wait_s(request)
         job = Job(request.id, pipeline, monotonic() - (stated_s or 0.0), context=request)
-        job.deadline_s = _deadline_s(request)
+        job.deadline_s = deadline_s(request)
         job.queue_wait_is_lower_bound = stated_s is None
         job.suspect = self._custody.crashes(request.message.delivery_tag) > 0
         self._held[request.message.delivery_tag] = job
@@ -183,7 +198,7 @@ class BatchPool(BasePool):  # type: ignore[misc] # celery has no types
         """Tell Celery that these jobs run now; there is room for others."""
         self.app.room.changed()
         now_s = monotonic()
-        self._callbacks.post_all([(_accepted, (job.context, now_s)) for job in jobs])
+        self._callbacks.post_all([(accepted, (job.context, now_s)) for job in jobs])
 
     def finished(self, job: Job) -> None:
         """Pass a job on to be traced and committed."""
@@ -192,7 +207,7 @@ class BatchPool(BasePool):  # type: ignore[misc] # celery has no types
     def dropped(self, job: Job) -> None:
         """Let Celery announce that a job was revoked or has expired."""
         self._release(job.context)
-        self._callbacks.post(_revoked, job.context)
+        self._callbacks.post(revoked, job.context)
 
     def broken(self, reason: str) -> None:
         """Die of what is in inference: it stays held, for the sweep to blame; handed back, it would return for ever."""
@@ -202,6 +217,7 @@ class BatchPool(BasePool):  # type: ignore[misc] # celery has no types
     def _give_up(self, reason: str) -> None:
         """Stop the worker: cold shutdown, and a hard exit should even that hang."""
         log.critical("engine.broken", reason=reason)
+        self.app.vitals.broken = reason
         state.should_terminate = EXIT_BROKEN
         timer = Timer(HARD_EXIT_GRACE_S, os._exit, (EXIT_BROKEN,))
         timer.daemon = True
@@ -216,30 +232,44 @@ class BatchPool(BasePool):  # type: ignore[misc] # celery has no types
         self._markers.marker.mark(tags, wait=alone)
 
     def _run_stock(self, request: Any) -> None:  # noqa: ANN401 - Celery's request
-        self._callbacks.post(_accepted, request, monotonic())
-        suspect = self._custody.crashes(request.message.delivery_tag) > 0
-        with occupying(Slot(self._engine, request.id, request, suspect=suspect)):
+        self._callbacks.post(accepted, request, monotonic())
+        tag = request.message.delivery_tag
+        slot = Slot(self._engine, request.id, request, suspect=self._custody.crashes(tag) > 0)
+        if tag in self._held:
+            self._held[tag] = slot
+        with occupying(slot):
             self._finisher.run(request)
 
     # The finisher's and the keeper's side; called on their threads.
 
     def _committed(self, traced: Sequence[Traced], recorded: Sequence[Traced]) -> None:
         ours = {id(one) for one in recorded}
+        self._account_for(recorded)
         for one in traced:
             self._release(one.request)
         self._callbacks.post_all(
             [
-                (_ended, (one.request, one.answer)) if id(one) in ours else (state.task_ready, (one.request,))
+                (ended, (one.request, one.answer)) if id(one) in ours else (state.task_ready, (one.request,))
                 for one in traced
             ]
         )
         self.app.room.changed()
 
+    def _account_for(self, recorded: Sequence[Traced]) -> None:
+        for one in recorded:
+            task, queue = one.request.task.name, one.request.delivery_info["routing_key"]
+            match self._held.get(one.request.message.delivery_tag):
+                case Job() as job:
+                    self._accounts.job(task, queue, one.state, job)
+                case Slot() as slot:
+                    self._accounts.slot(task, queue, one.state, slot, self.app.slots.get(queue, STOCK_THREADS))
+        self._accounts.record(self._finisher.worked_s, self._finisher.committed_s)
+
     def _lost(self, tags: set[str]) -> None:
         """Others have taken these messages: drop what has not started; the rest is fenced off at its commit."""
         for tag in tags:
             job = self._held.pop(tag, None)
-            if job is not None and self._engine.drop(job):
+            if isinstance(job, Job) and self._engine.drop(job):
                 self._callbacks.post(state.task_ready, job.context)
 
     def _look_after_the_dead(self) -> None:
@@ -249,8 +279,13 @@ class BatchPool(BasePool):  # type: ignore[misc] # celery has no types
 
     def _release(self, request: Any) -> None:  # noqa: ANN401 - Celery's request
         job = self._held.pop(request.message.delivery_tag, None)
-        if job is not None:
+        if isinstance(job, Job):
             job.let_go()
+
+
+def is_stopping() -> bool:
+    """Return whether the worker was told to stop."""
+    return any(told is not None and told is not False for told in (state.should_stop, state.should_terminate))
 
 
 def spare_garbage_collection() -> None:
@@ -258,34 +293,3 @@ def spare_garbage_collection() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(GARBAGE_THRESHOLD, *gc.get_threshold()[1:])
-
-
-def _accepted(request: Any, now_s: float) -> None:  # noqa: ANN401 - Celery's request
-    request.on_accepted(os.getpid(), now_s)
-
-
-def _ended(request: Any, answer: tuple[int, object, float]) -> None:  # noqa: ANN401 - Celery's request
-    if not request._already_revoked:  # noqa: SLF001 - a job revoked while it ran has had its end
-        request.on_success(answer)
-
-
-def _revoked(request: Any) -> None:  # noqa: ANN401 - Celery's request
-    if not request.revoked():  # the clocks disagree by a hair: let the broker decide
-        request.reject(requeue=True)
-
-
-def _stated_wait_s(request: Any) -> float | None:  # noqa: ANN401 - Celery's request
-    """Return how long the message has waited by its producer's word; None without a plausible one."""
-    stated = request.message.headers.get(ENQUEUED_AT_HEADER)
-    if type(stated) in {int, float} and 0 <= stated < IMPLAUSIBLE_UNIX_S:
-        waited_s: float = max(0.0, time() - stated)
-        return waited_s
-    return None
-
-
-def _deadline_s(request: Any) -> float | None:  # noqa: ANN401 - Celery's request
-    """Return when the request expires, in monotonic seconds."""
-    if request.expires is None:
-        return None
-    left: float = (request.expires - datetime.now(UTC if request.expires.tzinfo else None)).total_seconds()
-    return monotonic() + left

@@ -25,12 +25,15 @@ ENV_PREFIX = "BATCHMILL_"
 MIB = 1024 * 1024
 MASK = "***"
 
+Rate = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
 _TYPE_TEXTS: Final[dict[object, str]] = {
     str: "text",
     int: "integer",
     float: "number",
     Path: "path",
     tuple[str, ...]: "list, comma-separated",
+    tuple[tuple[str, Rate], ...]: "name=number, comma-separated",
 }
 
 # Kubernetes writes these into every pod beside a Service called batchmill or batchmill-…: no options.
@@ -44,8 +47,16 @@ def _split(value: object) -> object:
     return value
 
 
+def _pairs(value: object) -> object:
+    """Turn `a=1, b=2` from the environment into pairs; anything else is pydantic's to judge."""
+    if isinstance(value, str):
+        return tuple(tuple(map(str.strip, pair.split("=", 1))) for pair in value.split(",") if pair.strip())
+    return value
+
+
 Sources = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)]
 Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split), Field(min_length=1)]
+Rates = Annotated[tuple[tuple[str, Rate], ...], NoDecode, BeforeValidator(_pairs)]
 
 
 class Settings(BaseSettings):
@@ -185,6 +196,18 @@ class Settings(BaseSettings):
     worker_name: str = Field(
         default="batchmill@%h", min_length=1, description="Celery node name; `%h` is the host name."
     )
+    http_port: int = Field(
+        default=0, ge=0, le=65_535, description="Port for `/live`, `/ready` and `/metrics`; 0 = none."
+    )
+    http_host: str = Field(
+        default="0.0.0.0",  # noqa: S104 - probes and scrapers come from other hosts
+        min_length=1,
+        description="Address that the port is opened on.",
+    )
+    default_rates: Rates = Field(
+        default=(("classify", 50.0), ("ocr", 0.5), ("bulk", 0.02), ("bulk-ocr", 0.02)),
+        description="Messages a second that one busy worker of a queue ends, until workers have measured it.",
+    )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="Least severe log line; per-job lines are `debug`."
     )
@@ -282,4 +305,6 @@ def _type_text(field: FieldInfo) -> str:
 
 def _default_text(field: FieldInfo) -> str:
     default = field.default
-    return ",".join(default) if isinstance(default, tuple) else str(default)
+    if not isinstance(default, tuple):
+        return str(default)
+    return ",".join(part if isinstance(part, str) else f"{part[0]}={part[1]:g}" for part in default)

@@ -32,6 +32,9 @@ class Slot:
         task_id: the message's.
         context: what the engine's listener knows the message by.
         suspect: a worker died while it had the message in inference: it runs with nothing else.
+
+    Attributes:
+        runner_s: what its parts have cost the runners, of those that were waited for.
     """
 
     def __init__(self, engine: Engine, task_id: str, context: object, *, suspect: bool) -> None:
@@ -40,6 +43,12 @@ class Slot:
         self._context = context
         self._suspect = suspect
         self._began_s = monotonic()
+        self._waited_s = 0.0
+        self.runner_s = 0.0
+
+    def work_s(self) -> float:
+        """Return for how long the message's thread has worked, its waits for the engine aside."""
+        return monotonic() - self._began_s - self._waited_s
 
     def job(self, pipeline: Pipeline) -> Job:
         """Return a job for a part of the message, to fill with items that `pipeline` understands."""
@@ -70,6 +79,19 @@ class Slot:
             self.engine.run_planned(lane, job, batches)
         elif job.waiter is not None:
             job.waiter.set_result(None)
+
+    def wait(self, job: Job) -> None:
+        """Block until every item of a job that was submitted has its outcome.
+
+        Raises:
+            Draining: the worker is stopping.
+            Cancelled: the message was called off.
+        """
+        began_s = monotonic()
+        if job.waiter is not None:
+            job.waiter.result()
+        self._waited_s += monotonic() - began_s
+        self.runner_s += job.runner_s
 
 
 @contextmanager

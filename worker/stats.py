@@ -1,14 +1,38 @@
-"""What an engine has done, counted."""
+"""What an engine has done, counted: for its own pace, for the jobs of a batch, and for the metrics."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
+
+from worker.metrics import BATCH_ITEMS, BUSY, PADDED_UNITS, REAL_UNITS, STAGE
 
 if TYPE_CHECKING:
-    from worker.planner import Batch
+    from collections.abc import Iterable
 
+    from worker.jobs import Job
+    from worker.lanes import Lane
+    from worker.metrics import Metric
+    from worker.planner import Batch
+    from worker.tallies import Labels, Tallies
+
+_INFERENCE = ("inference",)
+_BATCH_WAIT = ("batch_wait",)
 RATE_WEIGHT = 0.1  # of the newest batch in the moving average
+
+
+class Size(NamedTuple):
+    """How large a batch is; added up once, for all who count it."""
+
+    rows: int
+    items: int
+    real_tokens: int
+    padded_tokens: int
+
+
+def size_of(batch: Batch) -> Size:
+    """Return the size of a batch."""
+    return Size(len(batch.rows), sum(map(len, batch.rows)), batch.real_tokens, batch.padded_tokens)
 
 
 @dataclass(slots=True)
@@ -23,13 +47,51 @@ class Stats:
     busy_s: float = 0.0
     items_per_s: float = 0.0
 
-    def add(self, batch: Batch, elapsed_s: float) -> None:
+    def add(self, size: Size, elapsed_s: float) -> None:
         """Count one batch."""
-        rate = len(batch.items) / max(elapsed_s, 1e-6)
+        rate = size.items / max(elapsed_s, 1e-6)
         self.items_per_s += (rate - self.items_per_s) * (RATE_WEIGHT if self.batches else 1.0)
         self.batches += 1
-        self.rows += len(batch.rows)
-        self.items += len(batch.items)
-        self.real_tokens += batch.real_tokens
-        self.padded_tokens += batch.padded_tokens
+        self.rows += size.rows
+        self.items += size.items
+        self.real_tokens += size.real_tokens
+        self.padded_tokens += size.padded_tokens
         self.busy_s += elapsed_s
+
+
+def attribute(batch: Batch, jobs: Iterable[Job], elapsed_s: float, *, is_runner: bool) -> None:
+    """Add what a batch has cost to its jobs.
+
+    Args:
+        batch: that has run.
+        jobs: those of its items, each once.
+        elapsed_s: how long it ran.
+        is_runner: whether a runner ran it, and not a thread of the lane's own.
+    """
+    rows = len(batch.rows)
+    for job in jobs:
+        job.inference_s += elapsed_s
+        job.batch_size_max = max(job.batch_size_max, rows)
+    share_s = elapsed_s / rows if is_runner else 0.0
+    for row in batch.rows:
+        first = row[0]
+        job = first.job
+        job.real_tokens += first.length
+        job.padded_tokens += batch.length
+        job.runner_s += share_s
+
+
+def tally_batch(  # noqa: PLR0913 - a batch is all of these
+    tallies: Tallies, lane: Lane, batch: Batch, size: Size, *, started_s: float, elapsed_s: float
+) -> None:
+    """Count a batch for the metrics."""
+    labels = (lane.model.name,)
+    values: list[tuple[Metric, Labels, float]] = [(BATCH_ITEMS, labels, size.items), (STAGE, _INFERENCE, elapsed_s)]
+    if batch.head.job.waiter is None:  # what is planned beforehand waits for its own kind
+        values.append((STAGE, _BATCH_WAIT, started_s - min([row[0].queued_s for row in batch.rows])))
+    amounts = (
+        (REAL_UNITS, labels, size.real_tokens),
+        (PADDED_UNITS, labels, size.padded_tokens),
+        (BUSY, labels, elapsed_s),
+    )
+    tallies.note(amounts, values)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import structlog
@@ -129,6 +130,7 @@ class _Draining:
             room=lambda: limit(len(self._arrived)),
             deliver=self._on_drained,
             on_broken=self._on_broken,
+            turned=partial(self.room.vitals.fetched, queues),
         )
         limit.fetcher.start()
         return limit.fetcher

@@ -45,6 +45,15 @@ class Watchdog:
         for cancellation in calls:
             cancellation.cancel()
 
+    @property
+    def thread(self) -> threading.Thread:
+        """The thread that watches."""
+        return self._thread
+
+    def longest_s(self) -> float:
+        """Return how long the oldest call runs; 0 = none does. Does not block."""
+        return monotonic() - min(list(self._calls.values()), default=monotonic())
+
     @contextmanager
     def watch(self) -> Iterator[Cancellation]:
         """Watch the call made inside the block.

@@ -15,6 +15,7 @@ from schemas.bulk import parse_bulk_shard
 from schemas.errors import MessageError
 from schemas.names import QUEUE_BULK, QUEUE_BULK_OCR, TASK_BULK_SHARD
 from tasks.bulk.coordinator import load_plan
+from tasks.bulk.done import note_done
 from tasks.bulk.finaliser import finalise
 from worker.errors import BatchmillError
 from worker.ops import dead, envelopes
@@ -36,7 +37,7 @@ def finalise_runs_of_dead_shards(client: redis.Redis, stores: Stores) -> None:
     for plan_uri, plan_key in sorted({(shard.plan, shard.plan_key) for shard in _dead_shards(client)}):
         try:
             plan = load_plan(stores.of(plan_uri), plan_uri, plan_key)
-            finalise(stores.of(plan.request.output), plan)
+            note_done(client, finalise(stores.of(plan.request.output), plan))
         except (BatchmillError, MessageError) as exc:
             log.warning("run.unfinished", plan=plan_uri, error=str(exc))
 

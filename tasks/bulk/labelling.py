@@ -50,6 +50,7 @@ class Labelled:
     Attributes:
         ranked: the best labels with their scores, where there may be several.
         tokens: of all rows, as the model reads them.
+        model_tokens: of the rows that the model has read: none twice.
         same_as: row → the earlier row of the same text, whose result it takes.
         busy_s: Σ duration of the batches.
     """
@@ -60,6 +61,7 @@ class Labelled:
     truncated: list[bool] = field(default_factory=list)
     errors: list[ErrorCode | None] = field(default_factory=list)
     tokens: int = 0
+    model_tokens: int = 0
     same_as: dict[int, int] = field(default_factory=dict)
     busy_s: float = 0.0
 
@@ -210,7 +212,8 @@ class Labeller:
 
     def _collect(self, job: Job, labelled: Labelled) -> None:
         """Wait for a window and note its outcomes."""
-        cast("Any", job.waiter).result()
+        self._slot.wait(job)
+        labelled.model_tokens += job.real_tokens
         for item in job.items:
             row, outcome = item.index, item.outcome
             if isinstance(outcome, ItemFailed):

@@ -134,7 +134,7 @@ class DocumentReader:
     def _next(self, running: deque[tuple[Asked, Job | None]]) -> Iterator[tuple[Asked, Job | None]]:
         asked, job = running.popleft()
         if job is not None:
-            cast("Any", job.waiter).result()
+            self._slot.wait(job)
         yield asked, job
         if job is not None:
             job.let_go()
@@ -148,6 +148,7 @@ class ReadPages:
 
     Attributes:
         rows: as Arrow, in order.
+        pixels: of all pages, decoded.
     """
 
     def __init__(self, request: BulkOcr) -> None:
@@ -155,7 +156,7 @@ class ReadPages:
         self._documents = 0
         self._errors: list[ErrorCode | None] = []
         self._confidences: list[float | None] = []
-        self._lines = 0
+        self._lines = self.pixels = 0
 
     def add(self, document: int, rows: Sequence[_Row]) -> None:
         """Add the rows of a document, given its number in the span."""
@@ -164,6 +165,7 @@ class ReadPages:
         self._errors += [row.get("error_code") for row in rows]
         self._confidences += [row.get("confidence") for row in rows]
         self._lines += sum(len(row.get("lines") or ()) for row in rows)
+        self.pixels += sum(row.get("width", 0) * row.get("height", 0) for row in rows)
 
     def tally(self) -> PageTally:
         """Return the counts over the rows."""

@@ -14,6 +14,7 @@ import structlog
 
 from schemas.bulk_manifest import PartRecord
 from schemas.errors import ErrorCode, MessageError
+from schemas.names import TASK_BULK_SHARD
 from schemas.results import ModelInfo
 from tasks.bulk.columns import part_metadata, part_schema, rejects_schema
 from tasks.bulk.inputs import open_table
@@ -22,12 +23,14 @@ from tasks.bulk.listing import lists_documents, open_listing
 from tasks.bulk.parts import part_names
 from tasks.bulk.planning import plan_key
 from tasks.bulk.work import check_model, work_of
+from worker.metrics import BULK_ROWS
 from worker.scratch import scratch
 from worker.storage.labelling import Span
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from schemas.bulk_manifest import PageTally, Tally
     from schemas.bulk_plan import BulkPlan
     from tasks.bulk.stores import Stores
     from tasks.bulk.work import Made
@@ -116,6 +119,17 @@ class ShardRunner:
         created = store.create(self._uri, path, part.sha256)
         event = "shard.created" if created.is_new else "shard.found"
         log.info(event, shard=self._shard, part=self._uri, rows=part.rows)
-        if not created.is_new and created.sha256 != part.sha256:
+        if created.is_new:
+            self._count(made, record.tally)
+        elif created.sha256 != part.sha256:
             store.put_bytes(differs_uri(self._plan.request.output, self._shard, part.sha256), b"", only_new=True)
             log.warning("shard.differs", shard=self._shard, part=self._uri)
+
+    def _count(self, made: Made, tally: Tally | PageTally) -> None:
+        """Count the rows of a part for the metrics, once it is there."""
+        metric, units = made.read()
+        self._slot.engine.tallies.add(
+            (BULK_ROWS, ("ok",), tally.rows - tally.rejected),
+            (BULK_ROWS, ("rejected",), tally.rejected),
+            (metric, (TASK_BULK_SHARD,), units),
+        )

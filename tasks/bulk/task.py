@@ -21,6 +21,7 @@ from schemas.errors import MessageError
 from schemas.names import QUEUE_BULK, QUEUE_BULK_OCR, TASK_BULK_CLASSIFY, TASK_BULK_OCR, TASK_BULK_SHARD
 from tasks.bulk.afterwards import finalise_runs_of_dead_shards
 from tasks.bulk.coordinator import load_plan, plan_run, publish_plan
+from tasks.bulk.done import note_done
 from tasks.bulk.failures import is_doubtful, is_transient, refusal
 from tasks.bulk.finaliser import finalise
 from tasks.bulk.scans import plan_scans
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from schemas.bulk_plan import BulkPlan
+    from tasks.bulk.finaliser import Verdict
     from tasks.bulk.labelling import Labeller
     from worker.lifecycle import BatchApp
     from worker.slots import Slot
@@ -96,6 +98,12 @@ class BulkTask(PrivateTask):
             log.exception("bulk.broken", task=self.name)
             raise message_failure(exc) from None
 
+    def finalise(self, plan: BulkPlan) -> Verdict:
+        """Finalise the run if every part is there; see `tasks.bulk.finaliser`."""
+        verdict = finalise(self.stores.of(plan.request.output), plan)
+        note_done(self.backend.client, verdict)
+        return verdict
+
     def slot(self) -> Slot:
         """Return this message's share of the engine.
 
@@ -121,7 +129,7 @@ class BulkRunTask(BulkTask):
         """
         with self.ending():
             plan = self.planned(args, kwargs)
-            verdict = finalise(self.stores.of(plan.request.output), plan)
+            verdict = self.finalise(plan)
             enqueue(self.app, plan, verdict.missing)
             output = plan.request.output
             answer = BulkAnswer(job_id=plan.job_id, shards=len(plan.shards), rows=plan.rows, output=output)
@@ -196,7 +204,7 @@ class BulkShardTask(BulkTask):
             try:
                 ShardRunner(self.stores, self.app.workload, self.slot(), plan, request.shard).run()
             finally:
-                finalise(self.stores.of(plan.request.output), plan)
+                self.finalise(plan)
             return {"shard": request.shard}
 
 

@@ -14,6 +14,7 @@ from schemas.errors import ErrorCode, MessageError
 from schemas.names import QUEUE_BULK, QUEUE_BULK_OCR, TASK_CLASSIFY, TASK_OCR_DOCUMENTS
 from tasks.bulk.columns import write_rejects
 from tasks.bulk.labelling import Labeller
+from worker.metrics import PIXELS, TOKENS
 from worker.storage.growing import write_grown
 from worker.storage.labelling import write_part
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from tasks.ocr.pipeline import OcrPipeline
     from worker.jobs import Pipeline
     from worker.lifecycle import Workload
+    from worker.metrics import Metric
     from worker.slots import Slot
     from worker.storage.labelling import PartSchema, Span
     from worker.storage.parts import Part
@@ -41,6 +43,10 @@ class Made(Protocol):
 
     def tally(self) -> Tally | PageTally:
         """Return the counts over the rows."""
+        ...
+
+    def read(self) -> tuple[Metric, int]:
+        """Return how much input the model has read, and the metric that counts it."""
         ...
 
     def write_part(self, path: Path, form: PartSchema) -> Part:
@@ -115,6 +121,9 @@ class _Labels:
     def tally(self) -> Tally:
         return self.labelled.tally()
 
+    def read(self) -> tuple[Metric, int]:
+        return TOKENS, self.labelled.model_tokens
+
     def write_part(self, path: Path, form: PartSchema) -> Part:
         results = self.labelled.results()
         return write_part(path, self.span, {column.name: results[column.name] for column in form.results}, form)
@@ -147,6 +156,9 @@ class _Pages:
 
     def tally(self) -> PageTally:
         return self.pages.tally()
+
+    def read(self) -> tuple[Metric, int]:
+        return PIXELS, self.pages.pixels
 
     def write_part(self, path: Path, form: PartSchema) -> Part:
         return write_grown(path, self.span, self.pages.rows, form)

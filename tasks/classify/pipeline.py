@@ -20,6 +20,7 @@ from schemas.messages import ClassifyTickets, Ticket, Truncation, parse_classify
 from tasks.classify.model import Scored, TicketClassifier
 from worker.errors import ItemFailed
 from worker.jobs import Item, Job
+from worker.metrics import NO_LABEL, OK
 
 THRESHOLD_DEFAULT: Final = 0.5
 
@@ -108,13 +109,18 @@ class ClassifyPipeline:
         request = cast("ClassifyTickets", job.request)
         model = self._models[job.items[0].lane]
         results: list[dict[str, object]] = []
+        outcomes, labels = [], []
         for item, ticket in zip(job.items, request.tickets, strict=True):
             outcome = item.outcome
             if isinstance(outcome, ItemFailed):
                 labelled: dict[str, object] = {"label": None, "score": None, "error": outcome.as_dict()}
+                outcomes.append(outcome.code.value)
             else:
                 labelled = labels_of(model, cast("Scored", outcome), request, _SCORE_DIGITS)
+                outcomes.append(OK)
+                labels.append(cast("str | None", labelled["label"]) or NO_LABEL)
             results.append({"id": ticket.id, **labelled, "truncated": item.truncated, "tokens": item.length})
+        job.outcomes, job.labels, job.tokens = outcomes, labels, job.real_tokens
         return {"schema_version": 1, "results": results, "model": dict(model.info), "timings": job.timings()}
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tasks.bulk.done import note_done
 from tasks.bulk.finaliser import finalise
 from tasks.bulk.layout import manifest_uri
 from tasks.bulk.sending import enqueue
@@ -77,6 +78,7 @@ def resume(*, target: str, watch: bool, as_json: bool) -> None:
     """
     with run_of(target) as run:
         verdict = finalise(run.store, run.plan)
+        note_done(run.client, verdict)
         state = run.look()
         going = {one.shard for one in state.shards if one.is_open}
         sent = _send(run, [shard for shard in verdict.missing if shard not in going | state.done])

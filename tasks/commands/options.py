@@ -2,10 +2,12 @@
 
 import click
 
+from worker.metrics import metrics_table
 from worker.settings import options_table
 
 
 @click.command()
-def options() -> None:
+@click.option("--metrics", is_flag=True, help="Print the table of all metrics instead, as docs/metrics.md holds it.")
+def options(*, metrics: bool) -> None:
     """Print the table of all options, as docs/configuration.md holds it."""
-    click.echo(options_table(), nl=False)
+    click.echo(metrics_table() if metrics else options_table(), nl=False)

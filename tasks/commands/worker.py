@@ -19,6 +19,7 @@ from worker import logs
 from worker.lifecycle import BatchApp
 from worker.ops import broker
 from worker.ops.findings import Status
+from worker.ops.probes import probing
 from worker.pool import EXIT_BROKEN
 from worker.settings import Settings, load
 
@@ -48,10 +49,13 @@ def worker(*, task_events: bool, **flags: object) -> None:
     log.info("worker.starting", broker=settings.safe_broker_url, queues=settings.queues, model=settings.model)
     signal.signal(signal.SIGTERM, _leave)  # until Celery sets its own
     app = create_app(settings)
-    workload = app.load(settings)  # here, where a missing model still ends in one line and exit code 3
-    app.load = lambda _: workload
-    wait_for_broker(settings)
-    leave(run(app, task_events=task_events))
+    with probing(settings, app.vitals, app.tallies):
+        app.vitals.starting = "it loads its models"
+        workload = app.load(settings)  # here, where a missing model still ends in one line and exit code 3
+        app.load = lambda _: workload
+        app.vitals.starting = "it waits for the broker"
+        wait_for_broker(settings)
+        leave(run(app, task_events=task_events))
 
 
 def wait_for_broker(settings: Settings) -> None:

@@ -44,6 +44,11 @@ class Crop(NamedTuple):
         """Pixels with the padding: depends on this crop alone."""
         return padded_width(self.pixels.shape[1])
 
+    @property
+    def padding(self) -> int:
+        """Pixels of that which are padding."""
+        return self.padded_width - int(self.pixels.shape[1])
+
 
 def padded_width(width: int) -> int:
     """Return a width rounded up to its bucket, in pixels."""

@@ -17,6 +17,7 @@ from tasks.ocr.reader import page_of
 from tasks.ocr.stages import CROPS, DOCUMENTS, PAGES, Opened, PageOf, Request
 from worker.errors import ItemFailed
 from worker.jobs import Item, Job
+from worker.metrics import OK
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -109,7 +110,15 @@ class OcrPipeline:
             return _pages(item, item.outcome)
         layout, node = cast("Layout", item.outcome), cast("PageNode", item.source)
         node.crops = [
-            Item(item.job, index, crop._replace(pixels=NO_PIXELS), CROPS, features=crop, length=crop.padded_width)
+            Item(
+                item.job,
+                index,
+                crop._replace(pixels=NO_PIXELS),
+                CROPS,
+                features=crop,
+                length=crop.padded_width,
+                padding=crop.padding,
+            )
             for index, crop in enumerate(layout.crops)
         ]
         item.outcome = replace(layout, crops=())  # or a document would hold the pixels of all its pages to its end
@@ -118,6 +127,8 @@ class OcrPipeline:
     def complete(self, job: Job) -> dict[str, object]:
         """Return what `schemas.ocr.OcrResult` describes; keys that would be null are left out."""
         results = [_document(item) for item in job.items]
+        job.outcomes = [str(cast("Any", one.get("error", {})).get("code", OK)) for one in results]
+        job.pixels = sum(map(_pixels, job.items))
         timings = job.timings()
         pages = [page for one in results for page in cast("list[dict[str, Any]]", one["pages"])]
         counts = {"pages": len(pages), "lines": sum(len(page["lines"]) for page in pages)}
@@ -166,6 +177,12 @@ def _document(item: Item) -> dict[str, object]:
         "pages": [fields for fields, _ in pages],
         "text": PAGE_BREAK.join(text for _, text in pages),
     }
+
+
+def _pixels(item: Item) -> int:
+    """Return how many pixels were decoded of a document."""
+    layouts = (cast("Layout", page.outcome) for page in cast("DocumentNode", item.source).pages)
+    return sum(layout.width * layout.height for layout in layouts if not isinstance(layout, ItemFailed))
 
 
 def page_result(item: Item) -> tuple[dict[str, Any], str]:  # Any: JSON

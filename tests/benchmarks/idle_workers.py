@@ -91,6 +91,7 @@ class Worker:
             room=self._room,
             deliver=self._deliver,
             on_broken=lambda error: self.seen.broken.append(str(error)),
+            turned=lambda: None,
         )
 
     def _room(self) -> int:

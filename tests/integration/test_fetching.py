@@ -141,6 +141,16 @@ def test_it_takes_no_more_than_there_is_room(start: Callable[..., Fetching], cli
     assert client.llen(QUEUE) == 6
 
 
+@pytest.mark.parametrize("room", [0, 1])
+def test_it_gives_signs_of_life_whether_it_waits_or_finds_no_room(
+    start: Callable[..., Fetching], monkeypatch: pytest.MonkeyPatch, room: int
+) -> None:
+    monkeypatch.setattr(fetching, "WAIT_S", 0.1)
+    running = start(room=room)
+    turns = running.turns
+    wait_until(lambda: running.turns > turns + 3, what="some cycles")
+
+
 def test_a_message_behind_a_doubled_one_is_not_forgotten_in_its_inbox(
     start: Callable[..., Fetching], client: redis.Redis
 ) -> None:

@@ -14,6 +14,7 @@ from tests.protocol import envelope
 from tests.services import wait_until
 from worker import keeper as keeping
 from worker import keys
+from worker.metrics import DEAD_LETTERS, LEASE_RENEWALS, REDELIVERIES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -239,6 +240,63 @@ def test_how_fast_the_worker_is_can_be_read(make: Callable[..., Kept], client: r
 
     worker.rate = 50.0
     wait_until(lambda: client.hget(keys.RATES, worker.ledger.incarnation) == b"50")
+
+
+def test_how_fast_a_worker_of_a_queue_is_can_be_read_and_moves_with_each_worker_that_says_so(
+    make: Callable[..., Kept], client: redis.Redis
+) -> None:
+    first, second = make("first:h/5/1/b"), make("second:h/5/2/b")
+    first.ledger.renew([], {QUEUE: 100.0, "bulk": 0.02})
+    assert client.hgetall(keys.SERVICE_RATES) == {QUEUE.encode(): b"100", b"bulk": b"0.02"}
+    second.ledger.renew([], {QUEUE: 50.0})
+    assert client.hget(keys.SERVICE_RATES, QUEUE) == b"90"
+    for _ in range(30):
+        second.ledger.renew([], {QUEUE: 50.0})
+    assert float(client.hget(keys.SERVICE_RATES, QUEUE) or 0) == pytest.approx(50, rel=0.01)
+    assert client.hget(keys.SERVICE_RATES, "bulk") == b"0.02"
+
+
+def test_a_rate_is_written_with_the_renewal_of_what_is_held(make: Callable[..., Kept], client: redis.Redis) -> None:
+    holder = make()
+    holder.service_rates[QUEUE] = 12.5
+    send(client, "one", "two")
+    holder.take()
+    first_s = renewed_s(client, "one")
+    holder.keeper.start()
+    wait_until(lambda: client.hget(keys.SERVICE_RATES, QUEUE) == b"12.5")
+    wait_until(lambda: renewed_s(client, "one") > first_s and renewed_s(client, "two") > first_s)
+    assert not holder.lost
+
+
+def test_renewals_are_counted_by_what_came_of_them(make: Callable[..., Kept], client: redis.Redis) -> None:
+    holder, thief = make("holder:h/5/1/b"), make("thief:h/5/2/b")
+    send(client, "one", "two")
+    holder.take()
+    thief.ledger.sweep(former=holder.ledger.incarnation)
+    thief.take(1)
+
+    holder.keeper.start()
+    wait_until(lambda: holder.lost)
+    wait_until(lambda: holder.heard)
+    renewals = holder.tallies.numbers(LEASE_RENEWALS)
+    assert renewals["lost",] == 2
+    assert renewals["renewed",] >= 1  # its own
+
+
+def test_what_the_sweep_did_is_counted_by_queue(make: Callable[..., Kept], client: redis.Redis) -> None:
+    wait_up(client, 2 * LEASE_S)  # from then on the sweep blames
+    dead, living = make("dead:h/5/1/b"), make("living:h/5/2/b")
+    send(client, "poison", "good")
+    client.set(f"{keys.JOB_PREFIX}id of poison", "F 2")
+    dead.take()
+    dead.ledger.mark_running("runner-0", ["poison"])
+    end_leases(client)
+
+    living.keeper.start()
+
+    wait_until(lambda: client.llen(QUEUE) == 1)
+    wait_until(lambda: living.tallies.numbers(REDELIVERIES) == {(QUEUE,): 1}, what="it is counted")
+    assert living.tallies.numbers(DEAD_LETTERS) == {(QUEUE,): 1}
 
 
 def test_a_lost_connection_costs_no_lease(make: Callable[..., Kept], client: redis.Redis) -> None:

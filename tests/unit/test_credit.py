@@ -15,6 +15,7 @@ from worker.engine import Engine
 from worker.lanes import Lane
 from worker.ledger import Drained, Held, Ledger, Terms
 from worker.planner import BatchPolicy
+from worker.vitals import Vitals
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -88,7 +89,7 @@ def test_nothing_is_taken_beyond_the_bytes_that_it_may_hold(
 
 @pytest.fixture
 def room(custody: Custody, credit: Credit) -> Room:
-    return Room(credit, {"bulk": Slots(custody, "bulk", 2)})
+    return Room(credit, {"bulk": Slots(custody, "bulk", 2)}, Vitals(["classify", "bulk"], 12.0))
 
 
 def test_a_change_that_no_fetcher_waits_for_is_no_error(room: Room) -> None:

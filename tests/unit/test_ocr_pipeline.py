@@ -8,8 +8,10 @@ import pytest
 
 from schemas.errors import ErrorCode, MessageError
 from tasks.ocr.pipeline import OcrPipeline
+from tasks.ocr.stages import CROPS
 from tests.papers import INFO, Desk
 from worker.jobs import Job
+from worker.metrics import PADDED_UNITS, REAL_UNITS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,6 +49,23 @@ def test_each_document_has_its_own_outcome_in_the_order_of_the_message(desk: Des
         ("null", ErrorCode.MISSING_DOCUMENT, ""),
         ("torn", ErrorCode.DAMAGED_DOCUMENT, ""),
     ]
+
+
+def test_documents_and_pixels_are_counted_for_the_metrics(desk: Desk) -> None:
+    desk.read(
+        {"id": "far", "uri": "s3://elsewhere/a"},
+        {"id": "good", "content": "one two/three"},
+        {"id": "half", "content": "fine/torn"},
+        {"id": "torn", "content": "torn"},
+    )
+    assert list(desk.job.outcomes) == ["forbidden_uri", "ok", "ok", "damaged_document"]
+    assert (desk.job.pixels, desk.job.tokens, desk.job.labels) == (3 * 100 * 60, 0, ())
+
+
+def test_what_a_line_is_padded_by_itself_is_no_real_input(desk: Desk) -> None:
+    desk.read({"id": "a", "content": "one three"})
+    units = (desk.engine.tallies.numbers(metric)[CROPS,] for metric in (REAL_UNITS, PADDED_UNITS))
+    assert tuple(units) == (30 + 50, 32 + 64)
 
 
 def test_a_page_that_cannot_be_read_is_its_own_error_and_so_is_one_that_lacks_a_line(desk: Desk) -> None:

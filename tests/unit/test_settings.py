@@ -35,6 +35,12 @@ def test_variables_are_parsed_to_their_types(monkeypatch: pytest.MonkeyPatch) ->
     assert settings.cache_dir == Path.home() / "models"
 
 
+def test_rates_are_parsed_by_queue(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert dict(load().default_rates) == {"classify": 50.0, "ocr": 0.5, "bulk": 0.02}
+    monkeypatch.setenv("BATCHMILL_DEFAULT_RATES", "classify=120, urgent = 3.5,")
+    assert dict(load().default_rates) == {"classify": 120.0, "urgent": 3.5}
+
+
 def test_a_flag_wins_over_the_environment_and_none_means_not_given(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BATCHMILL_RUNNERS", "3")
     monkeypatch.setenv("BATCHMILL_MODEL", "tickets")
@@ -59,6 +65,11 @@ def test_an_empty_variable_means_the_default(monkeypatch: pytest.MonkeyPatch) ->
         ("BATCHMILL_QUEUES", ","),
         ("BATCHMILL_BROKER_URL", "amqp://guest@localhost"),
         ("BATCHMILL_BROKER_URL", "redis://[::1"),
+        ("BATCHMILL_HTTP_PORT", "70000"),
+        ("BATCHMILL_DEFAULT_RATES", "classify"),
+        ("BATCHMILL_DEFAULT_RATES", "classify=fast"),
+        ("BATCHMILL_DEFAULT_RATES", "classify=0"),
+        ("BATCHMILL_DEFAULT_RATES", "classify=inf"),
     ],
 )
 def test_a_value_out_of_range_is_refused_by_the_variables_name(

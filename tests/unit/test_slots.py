@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
@@ -134,3 +135,16 @@ def test_a_thread_knows_the_slot_that_it_occupies(bulk: Bulk) -> None:
     with occupying(bulk.slot):
         assert occupied() is bulk.slot
     assert occupied() is None
+
+
+def test_a_wait_for_the_engine_is_no_work_of_the_slot_and_what_ran_is_charged_to_it(bulk: Bulk) -> None:
+    with bulk.model.held():
+        job = bulk.submit(["a"], ["b"])
+        waiting = threading.Thread(target=bulk.slot.wait, args=[job])
+        waiting.start()
+        wait_until(lambda: bulk.slot.work_s() > 0.5, 5.0, "some time passes")
+        with_wait_s = bulk.slot.work_s()
+    waiting.join(5.0)
+
+    assert bulk.slot.work_s() < with_wait_s
+    assert bulk.slot.runner_s == job.runner_s > 0.2

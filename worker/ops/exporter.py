@@ -1,0 +1,258 @@
+"""Looks at the queues every few seconds and publishes what it saw: for Prometheus, and for an autoscaler.
+
+It reads and remembers nothing but its last look, so any number of them may run. It needs no worker: with none alive the
+queues are still there, and so is the rate that workers have measured before. While the broker does not answer it is
+live, not ready, and says nothing about queues: an autoscaler must not act on what was.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http import HTTPStatus
+from time import monotonic
+from typing import TYPE_CHECKING, Final
+
+import structlog
+from pydantic_core import to_json
+from redis.exceptions import RedisError
+
+from schemas.names import PRIORITY_STEPS
+from worker import keys, metrics
+from worker.errors import ConfigError
+from worker.ops.health import Verdict
+from worker.ops.http import JSON, Answer, Request, not_found
+from worker.ops.probes import metrics_page, verdict_page
+from worker.ops.publishing import Publisher
+from worker.ops.queues import QueueState, survey
+from worker.tallies import Labels, Tallies
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    import redis
+
+log = structlog.get_logger(__name__)
+
+LOOK_EVERY_S: Final = 5.0
+STALE_S: Final = 4 * LOOK_EVERY_S  # a look that hangs ends after the client's timeouts
+BANDS: Final = dict(zip(PRIORITY_STEPS, ("interactive", "normal", "bulk", "background"), strict=True))
+MEASURED: Final = "measured"
+CONFIGURED: Final = "configured"
+QUEUES: Final = "/queues/"
+
+
+@dataclass(frozen=True, slots=True)
+class QueueLook:
+    """A queue at one moment.
+
+    Attributes:
+        state: its lists and leases.
+        workers: live ones that serve it.
+        rate: messages a second that one busy worker ends; None = nobody knows.
+        source: of the rate.
+    """
+
+    state: QueueState
+    workers: int
+    rate: float | None
+    source: str
+
+    @property
+    def waiting(self) -> int:
+        """Messages that wait, in all priorities and in inboxes."""
+        return sum(self.state.waiting)
+
+    @property
+    def backlog_s(self) -> float | None:
+        """Seconds of one busy worker: what waits and what is in flight; None without a rate."""
+        return None if self.rate is None else (self.waiting + self.state.in_flight) / self.rate
+
+    @property
+    def oldest_age_s(self) -> float | None:
+        """How long the oldest message has waited; 0 = nothing waits, None = no producer says."""
+        return self.state.oldest_age_s if self.waiting else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What was seen in one look.
+
+    Attributes:
+        queues: by name.
+        bulk_done_s: Unix time of the last bulk run's end; 0 = none is known.
+        at_s: when, monotonic.
+    """
+
+    queues: Mapping[str, QueueLook]
+    bulk_done_s: float
+    at_s: float
+
+
+class Exporter:
+    """The pages of the exporter, and the thread that looks.
+
+    Args:
+        client: without `decode_responses`; used by the thread alone.
+        queues: to publish, whether anybody serves them or not; those that live workers serve come along.
+        default_rates: messages a second by queue, until workers have measured them.
+        lease_s: of the workers.
+        clock: monotonic seconds.
+
+    Raises:
+        ConfigError: one of the queues has no default rate.
+    """
+
+    def __init__(
+        self,
+        client: redis.Redis,
+        queues: Sequence[str],
+        default_rates: Mapping[str, float],
+        lease_s: float,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        if missing := sorted(set(queues) - default_rates.keys()):
+            text = f"BATCHMILL_DEFAULT_RATES says nothing of {', '.join(missing)}: add {missing[0]}=MESSAGES_A_SECOND"
+            raise ConfigError(text)
+        self._client = client
+        self._queues = tuple(queues)
+        self._default_rates = dict(default_rates)
+        self._lease_s = lease_s
+        self._clock = clock
+        self._look: Look | None = None
+        self._stop = threading.Event()
+        tallies = Tallies()
+        for metric, values in _VALUES.items():
+            tallies.watch(metric, lambda values=values: values(self.last()))  # type: ignore[misc] # bound per round
+        self._publisher = Publisher(tallies, metrics.Side.EXPORTER)
+
+    @contextmanager
+    def looking(self) -> Iterator[None]:
+        """Look every few seconds inside the block."""
+        thread = threading.Thread(target=self._keep_looking, name="look", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._stop.set()
+
+    def look(self) -> None:
+        """Look once. Blocks on the broker, within the client's timeouts."""
+        try:
+            self._look = self._seen()
+        except (RedisError, OSError, ValueError) as exc:  # ValueError: somebody else wrote to our keys
+            log.warning("exporter.blind", error=type(exc).__name__)
+            self._look = None
+
+    def last(self) -> Look | None:
+        """Return the last look; None if it failed or is too old."""
+        look = self._look
+        return look if look is not None and self._clock() - look.at_s <= STALE_S else None
+
+    def respond(self, request: Request) -> Answer:
+        """Return a page; does not block."""
+        if request.path.startswith(QUEUES):
+            return self._queue_page(request.path.removeprefix(QUEUES))
+        match request.path:
+            case "/live":
+                return verdict_page(Verdict())
+            case "/ready":
+                blind = ("the last look at the broker failed",)
+                return verdict_page(Verdict(() if self.last() is not None else blind))
+            case "/metrics":
+                return metrics_page(self._publisher, request)
+            case _:
+                return not_found(request)
+
+    def _queue_page(self, name: str) -> Answer:
+        look = self.last()
+        if look is None:
+            return _refusal(HTTPStatus.SERVICE_UNAVAILABLE, "the last look at the broker failed")
+        queue = look.queues.get(name)
+        if queue is None:
+            return _refusal(HTTPStatus.NOT_FOUND, "no such queue: name it in BATCHMILL_QUEUES")
+        if queue.backlog_s is None:
+            text = "nobody knows how fast a worker is: name the queue in BATCHMILL_DEFAULT_RATES"
+            return _refusal(HTTPStatus.SERVICE_UNAVAILABLE, text)
+        shown = {
+            "queue": name,
+            "waiting": queue.waiting,
+            "in_flight": queue.state.in_flight,
+            "backlog_s": round(queue.backlog_s, 3),
+            "oldest_age_s": queue.oldest_age_s,
+            "workers": queue.workers,
+        }
+        return Answer(to_json(shown) + b"\n", JSON)
+
+    def _keep_looking(self) -> None:
+        while not self._stop.is_set():
+            self.look()
+            self._stop.wait(LOOK_EVERY_S)
+
+    def _seen(self) -> Look:
+        at_s = self._clock()
+        seen = survey(self._client, self._queues, self._lease_s)
+        with self._client.pipeline(transaction=False) as pipe:
+            pipe.hgetall(keys.SERVICE_RATES)
+            pipe.zscore(keys.BULK_DONE, keys.BULK_DONE_MEMBER)
+            stored, done_s = pipe.execute()
+        measured = {queue.decode(): float(rate) for queue, rate in stored.items()}
+        queues = {}
+        for state in seen.queues:
+            rate, source = self._rate(state.queue, measured)
+            workers = sum(state.queue in worker.queues for worker in seen.workers)
+            queues[state.queue] = QueueLook(state, workers, rate, source)
+        return Look(queues, done_s or 0.0, at_s)
+
+    def _rate(self, queue: str, measured: Mapping[str, float]) -> tuple[float | None, str]:
+        rate = measured.get(queue, 0.0)
+        return (rate, MEASURED) if 0 < rate < math.inf else (self._default_rates.get(queue), CONFIGURED)
+
+
+def _refusal(status: HTTPStatus, reason: str) -> Answer:
+    return Answer(to_json({"ok": False, "reasons": [reason]}) + b"\n", JSON, status)
+
+
+def _each(value: Callable[[QueueLook], float | None]) -> Callable[[Look | None], dict[Labels, float]]:
+    """Return what gives a value for each queue that has one."""
+
+    def read(look: Look | None) -> dict[Labels, float]:
+        found = {} if look is None else {(name,): value(queue) for name, queue in look.queues.items()}
+        return {labels: number for labels, number in found.items() if number is not None}
+
+    return read
+
+
+def _waiting(look: Look | None) -> dict[Labels, float]:
+    queues = {} if look is None else look.queues
+    return {
+        (name, band): count
+        for name, queue in queues.items()
+        for band, count in zip(BANDS.values(), queue.state.waiting, strict=True)
+    }
+
+
+def _rates(look: Look | None) -> dict[Labels, float]:
+    queues = {} if look is None else look.queues
+    return {(name, queue.source): queue.rate for name, queue in queues.items() if queue.rate is not None}
+
+
+def _bulk_done(look: Look | None) -> dict[Labels, float]:
+    return {} if look is None else {(): look.bulk_done_s}
+
+
+_VALUES: Final[Mapping[metrics.Metric, Callable[[Look | None], dict[Labels, float]]]] = {
+    metrics.QUEUE_WAITING: _waiting,
+    metrics.QUEUE_IN_FLIGHT: _each(lambda queue: queue.state.in_flight),
+    metrics.QUEUE_OVERDUE: _each(lambda queue: queue.state.overdue),
+    metrics.QUEUE_OLDEST_AGE: _each(lambda queue: queue.oldest_age_s),
+    metrics.QUEUE_BACKLOG: _each(lambda queue: queue.backlog_s),
+    metrics.QUEUE_RATE: _rates,
+    metrics.QUEUE_WORKERS: _each(lambda queue: queue.workers),
+    metrics.QUEUE_DEAD: _each(lambda queue: queue.state.dead),
+    metrics.QUEUE_UNREADABLE: _each(lambda queue: queue.state.unreadable),
+    metrics.BROKER_UP: lambda look: {(): float(look is not None)},
+    metrics.BULK_DONE: _bulk_done,
+}
