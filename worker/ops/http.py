@@ -98,14 +98,18 @@ class Server:
     async def _serve(self) -> None:
         server = await asyncio.start_server(self._connected, sock=self._socket, limit=HEAD_BYTES)
         await self._stop.wait()
+        self._loop.remove_reader(self._socket)  # accept nothing more, but open what was just accepted:
+        while tasks := asyncio.all_tasks() - {asyncio.current_task()}:  # after `close` asyncio would leak it
+            for writer in self._open.values():
+                writer.transport.abort()
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         server.close()
-        for writer in self._open.values():
-            writer.transport.abort()
-        await asyncio.gather(*self._open, return_exceptions=True)
+        await asyncio.sleep(0)  # an aborted transport closes its socket in the next turn
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
-        if task is None:
+        if task is None or self._stop.is_set():
+            writer.transport.abort()
             return
         while len(self._open) >= MOST_CONNECTIONS:
             oldest = next(iter(self._open))
