@@ -30,7 +30,7 @@ def get(port: int, path: str, method: str = "GET", **headers: str) -> Page:
         connection.request(method, path, headers=headers)
         answer = connection.getresponse()
         return Page(answer.status, answer.read().decode())
-    except OSError as exc:
+    except (OSError, http.client.HTTPException) as exc:
         return Page(0, type(exc).__name__)
     finally:
         connection.close()

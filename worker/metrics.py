@@ -92,8 +92,9 @@ STAGE: Final = Metric(
     "batchmill_stage_seconds",
     Kind.HISTOGRAM,
     ("stage",),
-    "Seconds: queue_wait from enqueueing to the first batch, a message; prepare of a portion of messages and items; "
-    "batch_wait of a batch's first item from prepared to running; inference, a batch; commit of a group of results.",
+    "Seconds: queue_wait of a message from enqueueing (from its arrival where no producer says) to its first batch; "
+    "prepare of a portion of messages and items; batch_wait of a batch's first item from prepared to running; "
+    "inference, a batch; commit of a group of results.",
     Side.WORKER,
     _STAGE_S,
 )

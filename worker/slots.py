@@ -44,11 +44,16 @@ class Slot:
         self._suspect = suspect
         self._began_s = monotonic()
         self._waited_s = 0.0
+        self._left_s: float | None = None
         self.runner_s = 0.0
 
     def work_s(self) -> float:
         """Return for how long the message's thread has worked, its waits for the engine aside."""
-        return monotonic() - self._began_s - self._waited_s
+        return (self._left_s or monotonic()) - self._began_s - self._waited_s
+
+    def leave(self) -> None:
+        """Take note that the thread is done: what is recorded later is no work of it."""
+        self._left_s = monotonic()
 
     def job(self, pipeline: Pipeline) -> Job:
         """Return a job for a part of the message, to fill with items that `pipeline` understands."""
@@ -102,6 +107,7 @@ def occupying(slot: Slot) -> Iterator[None]:
         yield
     finally:
         _this_thread.slot = None
+        slot.leave()
 
 
 def occupied() -> Slot | None:

@@ -158,6 +158,17 @@ def test_a_rate_that_is_no_number_blinds_it_instead_of_killing_it(watching: Watc
     assert (watching.page("/live").status, watching.page("/ready").status) == (200, 503)
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_an_exporter_that_looks_no_more_is_not_live(watching: Watching, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> None:
+        raise TypeError("nobody foresaw this")
+
+    monkeypatch.setattr(watching.exporter, "look", fail)
+    with watching.exporter.looking():
+        wait_until(lambda: watching.page("/live").status == 503, what="its thread has ended")
+    assert watching.page("/live").reasons == ["the thread that looks at the queues has ended"]
+
+
 def test_a_queue_without_a_default_rate_is_refused_at_the_start(client: redis.Redis) -> None:
     with pytest.raises(ConfigError, match="add urgent=MESSAGES_A_SECOND"):
         Exporter(client, ["classify", "urgent"], RATES, lease_s=12.0)

@@ -148,3 +148,10 @@ def test_a_wait_for_the_engine_is_no_work_of_the_slot_and_what_ran_is_charged_to
 
     assert bulk.slot.work_s() < with_wait_s
     assert bulk.slot.runner_s == job.runner_s > 0.2
+
+
+def test_what_is_recorded_after_the_thread_has_left_is_no_work_of_the_slot(bulk: Bulk) -> None:
+    with occupying(bulk.slot):
+        pass
+    work_s = bulk.slot.work_s()
+    assert bulk.slot.work_s() == work_s

@@ -123,6 +123,7 @@ class Exporter:
         self._clock = clock
         self._look: Look | None = None
         self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._keep_looking, name="look", daemon=True)
         tallies = Tallies()
         for metric, values in _VALUES.items():
             tallies.watch(metric, lambda values=values: values(self.last()))  # type: ignore[misc] # bound per round
@@ -131,8 +132,7 @@ class Exporter:
     @contextmanager
     def looking(self) -> Iterator[None]:
         """Look every few seconds inside the block."""
-        thread = threading.Thread(target=self._keep_looking, name="look", daemon=True)
-        thread.start()
+        self._thread.start()
         try:
             yield
         finally:
@@ -157,7 +157,7 @@ class Exporter:
             return self._queue_page(request.path.removeprefix(QUEUES))
         match request.path:
             case "/live":
-                return verdict_page(Verdict())
+                return verdict_page(self._live())
             case "/ready":
                 blind = ("the last look at the broker failed",)
                 return verdict_page(Verdict(() if self.last() is not None else blind))
@@ -165,6 +165,10 @@ class Exporter:
                 return metrics_page(self._publisher, request)
             case _:
                 return not_found(request)
+
+    def _live(self) -> Verdict:
+        has_ended = self._thread.ident is not None and not self._thread.is_alive()
+        return Verdict(("the thread that looks at the queues has ended",) if has_ended else ())
 
     def _queue_page(self, name: str) -> Answer:
         look = self.last()

@@ -65,9 +65,12 @@ class Server:
     """
 
     def __init__(self, host: str, port: int, respond: Callable[[Request], Answer]) -> None:
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        is_6 = ":" in host
+        family, dual = socket.AF_INET6 if is_6 else socket.AF_INET, is_6 and socket.has_dualstack_ipv6()
         try:
-            self._socket = socket.create_server((host, port), family=family, backlog=MOST_CONNECTIONS)
+            self._socket = socket.create_server(
+                (host, port), family=family, backlog=MOST_CONNECTIONS, dualstack_ipv6=dual
+            )
         except (OSError, OverflowError) as exc:
             text = f"cannot listen on {host} port {port}: {exc}; change BATCHMILL_HTTP_HOST or BATCHMILL_HTTP_PORT"
             raise ConfigError(text) from exc
