@@ -91,9 +91,10 @@ valueFrom:
     key: {{ .key }}
 {{- end -}}
 
+{{/* {root, urlKey?: a key of its own instead of the workers' address} */}}
 {{- define "batchmill.brokerEnv" -}}
-{{- $broker := .Values.broker -}}
-{{- if $broker.host }}
+{{- $broker := .root.Values.broker -}}
+{{- if and $broker.host (not .urlKey) }}
 - name: BROKER_PASSWORD
   {{- include "batchmill.secretEnv" (dict "name" $broker.existingSecret "key" $broker.passwordKey) | nindent 2 }}
 - name: BATCHMILL_BROKER_URL
@@ -102,12 +103,14 @@ valueFrom:
   value: {{ printf "%s://%s:$(BROKER_PASSWORD)@%s:%d/%d%s" $scheme $broker.username $broker.host (int $broker.port) (int $broker.database) $query | quote }}
 {{- else }}
 - name: BATCHMILL_BROKER_URL
-  {{- include "batchmill.secretEnv" (dict "name" $broker.existingSecret "key" $broker.urlKey) | nindent 2 }}
+  {{- include "batchmill.secretEnv" (dict "name" $broker.existingSecret "key" (default $broker.urlKey .urlKey)) | nindent 2 }}
 {{- end }}
 - name: BATCHMILL_LOG_FORMAT
   value: json
 - name: BATCHMILL_LOG_LEVEL
-  value: {{ .Values.logLevel }}
+  value: {{ .root.Values.logLevel }}
+- name: BATCHMILL_LEASE_S
+  value: {{ include "batchmill.number" .root.Values.leaseSeconds | quote }}
 {{- end -}}
 
 {{- define "batchmill.s3Env" -}}
@@ -206,7 +209,7 @@ livenessProbe:
     port: http
   periodSeconds: 10
   timeoutSeconds: 5
-  failureThreshold: 6
+  failureThreshold: 3
 readinessProbe:
   httpGet:
     path: /ready

@@ -52,8 +52,16 @@ def test_no_database_and_no_object_store_come_along(documents: list[dict]) -> No
 def test_the_notes_say_how_to_enqueue_the_first_ticket() -> None:
     # Only an installation prints them, and `template` leaves them out, so the template itself is rendered in a copy.
     done = run_helm(
-        HELMS[1], "install", "prod", str(CHART), "--namespace", NAMESPACE, "--values", str(case("keda")),
-        "--dry-run=client", "--disable-openapi-validation",
+        HELMS[1],
+        "install",
+        "prod",
+        str(CHART),
+        "--namespace",
+        NAMESPACE,
+        "--values",
+        str(case("keda")),
+        "--dry-run=client",
+        "--disable-openapi-validation",
     )
 
     assert done.returncode == 0, done.stderr

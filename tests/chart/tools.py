@@ -1,4 +1,4 @@
-"""The programs that the chart is checked with: two releases of Helm out of pinned wheels, and promtool from the PATH."""
+"""The programs that the chart is checked with: two releases of Helm out of pinned wheels, promtool from the PATH."""
 
 from __future__ import annotations
 
@@ -65,4 +65,6 @@ def promtool() -> str:
     """
     if path := shutil.which("promtool"):
         return path
-    raise FileNotFoundError("promtool is missing: apt-get install --no-install-recommends prometheus, or put it on PATH")
+    raise FileNotFoundError(
+        "promtool is missing: apt-get install --no-install-recommends prometheus, or put it on PATH"
+    )
