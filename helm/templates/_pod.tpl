@@ -94,7 +94,8 @@ valueFrom:
 {{/* {root, urlKey?: a key of its own instead of the workers' address} */}}
 {{- define "batchmill.brokerEnv" -}}
 {{- $broker := .root.Values.broker -}}
-{{- if and $broker.host (not .urlKey) }}
+{{- $urlKey := default $broker.urlKey .urlKey -}}
+{{- if not $urlKey }}
 - name: BROKER_PASSWORD
   {{- include "batchmill.secretEnv" (dict "name" $broker.existingSecret "key" $broker.passwordKey) | nindent 2 }}
 - name: BATCHMILL_BROKER_URL
@@ -103,7 +104,7 @@ valueFrom:
   value: {{ printf "%s://%s:$(BROKER_PASSWORD)@%s:%d/%d%s" $scheme $broker.username $broker.host (int $broker.port) (int $broker.database) $query | quote }}
 {{- else }}
 - name: BATCHMILL_BROKER_URL
-  {{- include "batchmill.secretEnv" (dict "name" $broker.existingSecret "key" (default $broker.urlKey .urlKey)) | nindent 2 }}
+  {{- include "batchmill.secretEnv" (dict "name" $broker.existingSecret "key" $urlKey) | nindent 2 }}
 {{- end }}
 - name: BATCHMILL_LOG_FORMAT
   value: json
