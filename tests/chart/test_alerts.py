@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.chart.metric_names import existing, named_in
+from tests.chart.metric_names import existing, labels_in, labels_of, named_in
 from tests.chart.rendering import CHART, case, of_kind, rendered
 from tests.chart.tools import promtool
 
@@ -97,6 +97,11 @@ def test_every_metric_that_a_rule_names_exists(groups: list[dict[str, Any]]) -> 
 
     assert len(named) > 10
     assert named <= existing() | recorded
+
+
+def test_every_label_that_a_rule_goes_by_exists(groups: list[dict[str, Any]]) -> None:
+    for rule in rules(groups):
+        assert labels_in(rule["expr"]) <= labels_of(rule["expr"]), rule
 
 
 def test_the_objectives_are_those_of_the_values(groups: list[dict[str, Any]]) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.chart.metric_names import existing, named_in
+from tests.chart.metric_names import existing, labels_in, labels_of, named_in
 from tests.chart.rendering import CHART, case, named, rendered
 
 WIDTH = 24
@@ -53,6 +53,11 @@ def test_every_metric_that_it_asks_for_exists(panels: list[dict[str, Any]]) -> N
 
     assert len(found) > 25
     assert found <= existing() | recorded
+
+
+def test_every_label_that_it_goes_by_exists(panels: list[dict[str, Any]]) -> None:
+    for query in queries(panels):
+        assert labels_in(query) <= labels_of(query), query
 
 
 def test_variables_ask_for_a_metric_that_exists(dashboard: dict[str, Any]) -> None:
