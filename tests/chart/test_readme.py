@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-PASSWORD = "of-this-test-only"
+PASSWORD = "of-this-test-only"  # noqa: S105 - of an embedded server
 README = (CHART / "README.md").read_text()
 VALUES = [
     text for text in re.findall(r"^```yaml\n(.*?)^```", README, re.MULTILINE | re.DOTALL) if "seriesQuery" not in text
