@@ -109,7 +109,7 @@ def test_the_objectives_are_those_of_the_values(groups: list[dict[str, Any]]) ->
     promises = {(rule["record"], rule["labels"].get("queue")): rule["expr"] for rule in promised}
 
     assert promises["batchmill:objective_seconds", "bulk"] == "vector(21600)"
-    assert promises["batchmill:target_backlog_seconds", "classify"] == "vector(10)"
+    assert promises["batchmill:target_backlog_seconds", "classify"] == "vector(25)"
     assert promises["batchmill:max_workers", "classify"] in {"vector(1)", "vector(3)"}
     assert {rule["labels"]["namespace"] for rule in promised} == {"tickets"}
 

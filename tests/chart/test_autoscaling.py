@@ -179,4 +179,4 @@ def test_without_keda_a_queue_scales_by_cpu_or_by_its_backlog() -> None:
         "name": "batchmill_queue_backlog_seconds",
         "selector": {"matchLabels": {"queue": "bulk"}},
     }
-    assert backlog["external"]["target"] == {"type": "AverageValue", "averageValue": "300"}
+    assert backlog["external"]["target"] == {"type": "AverageValue", "averageValue": "1800"}

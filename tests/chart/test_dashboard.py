@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+import subprocess
+from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
 
 from tests.chart.metric_names import existing, labels_in, labels_of, named_in
 from tests.chart.rendering import CHART, case, named, rendered
+from tests.chart.tools import promtool
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 WIDTH = 24
 
@@ -58,6 +64,17 @@ def test_every_metric_that_it_asks_for_exists(panels: list[dict[str, Any]]) -> N
 def test_every_label_that_it_goes_by_exists(panels: list[dict[str, Any]]) -> None:
     for query in queries(panels):
         assert labels_in(query) <= labels_of(query), query
+
+
+def test_prometheus_understands_every_query(panels: list[dict[str, Any]], tmp_path: Path) -> None:
+    asked = [query.replace("$__rate_interval", "5m") for query in queries(panels)]
+    rules = [{"record": f"panel:query_{number}", "expr": query} for number, query in enumerate(asked)]
+    path = tmp_path / "panels.yaml"
+    path.write_text(yaml.safe_dump({"groups": [{"name": "panels", "rules": rules}]}))
+
+    done = subprocess.run([promtool(), "check", "rules", path], capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_variables_ask_for_a_metric_that_exists(dashboard: dict[str, Any]) -> None:

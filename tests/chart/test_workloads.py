@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from typing import TYPE_CHECKING
 
@@ -24,7 +25,7 @@ from tests.chart.rendering import (
     workers,
 )
 from worker.keeper import RENEWALS_PER_LEASE, SWEEP_EVERY_S
-from worker.settings import ENV_PREFIX, Settings, env_name
+from worker.settings import ENV_PREFIX, Settings, env_name, load
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -268,7 +269,7 @@ def test_a_model_on_a_volume_is_only_read() -> None:
     (volume,) = (volume for volume in spec["volumes"] if volume["name"] == "models")
 
     assert volume["persistentVolumeClaim"] == {"claimName": "models", "readOnly": True}
-    assert env(spec["containers"][0])["BATCHMILL_OCR_MODEL"] == "accurate"
+    assert env(spec["containers"][0])["BATCHMILL_OCR_MODEL"] == "ocr-accurate-3"
 
 
 def test_every_option_that_is_set_exists(documents: list[Document]) -> None:
@@ -277,6 +278,17 @@ def test_every_option_that_is_set_exists(documents: list[Document]) -> None:
         named_options = {variable["name"] for variable in container["env"] if variable["name"].startswith(ENV_PREFIX)}
 
         assert named_options <= known, where
+
+
+def test_the_settings_of_every_container_are_valid(documents: list[Document], monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith(ENV_PREFIX)]:
+        monkeypatch.delenv(name)
+    for where, container in containers(documents):
+        with monkeypatch.context() as patched:
+            for name, value in env(container).items():
+                patched.setenv(name, value.replace("$(BROKER_PASSWORD)", "s3cret"))
+
+            assert load().lease_s >= 3, where
 
 
 @pytest.mark.parametrize("values", CASES, ids=lambda path: path.stem)
