@@ -1,14 +1,14 @@
 {{/* Names, labels and images. */}}
 
-{{/* At most 40 characters, so that every name behind it fits; a longer one ends in a digest of the whole. */}}
+{{/* At most 33 characters, so that keda-hpa-NAME-QUEUE is a label's value; a longer one ends in a digest of the whole. */}}
 {{- define "batchmill.fullname" -}}
 {{- $chart := default .Chart.Name .Values.nameOverride -}}
 {{- $name := .Values.fullnameOverride -}}
 {{- if not $name -}}
 {{- $name = ternary .Release.Name (printf "%s-%s" .Release.Name $chart) (contains $chart .Release.Name) -}}
 {{- end -}}
-{{- if gt (len $name) 40 -}}
-{{- printf "%s-%s" (trunc 31 $name | trimSuffix "-") (sha256sum $name | trunc 8) -}}
+{{- if gt (len $name) 33 -}}
+{{- printf "%s-%s" (trunc 24 $name | trimSuffix "-") (sha256sum $name | trunc 8) -}}
 {{- else -}}
 {{- trimSuffix "-" $name -}}
 {{- end -}}
