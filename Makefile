@@ -28,6 +28,7 @@ test: setup  ## Run every test
 faults: setup  ## Kill, freeze, cut and fill everything, over Valkey, Redis and SeaweedFS; FAULTS=long for 100,000 jobs
 	FAULTS=$(or $(FAULTS),full) $(BIN)/python -m pytest tests/faults
 
+.PHONY: chart
 chart: setup  ## Lint, render and check the Helm chart; CRD_DIR=… for more schemas; needs promtool
 	$(BIN)/python -m pytest tests/chart
 
@@ -55,4 +56,4 @@ lock: setup  ## Renew the locked requirements
 clean:  ## Remove what was built here; downloads stay in the cache
 	rm -rf $(VENV) .bench build *.egg-info .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 
-.PHONY: help setup demo test faults chart check format bench lock clean
+.PHONY: help setup demo test faults check format bench lock clean

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 
-from tests.chart.rendering import CASES, CHART, Document, case, containers, env, named, pod_templates, rendered
+from tests.chart.rendering import CASES, CHART, Document, case, containers, env, named, pod_templates, rendered, workers
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -51,6 +51,17 @@ def test_a_fetched_model_is_checked_before_the_worker_starts() -> None:
     assert env(worker)["BATCHMILL_MODEL"] == "tickets-de"
     assert env(worker)["BATCHMILL_MODELS_DIR"] == "/models"
     assert {"name": "models", "mountPath": "/models", "readOnly": True} in worker["volumeMounts"]
+
+
+def test_queues_of_documents_have_a_model_for_documents_and_the_others_one_for_tickets() -> None:
+    models = {
+        queue: {name for name in env(deployment["spec"]["template"]["spec"]["containers"][0]) if name.endswith("MODEL")}
+        for queue, deployment in workers(rendered(case("keda")))
+    }
+    documents = {queue for queue, names in models.items() if names == {"BATCHMILL_OCR_MODEL"}}
+
+    assert documents == {"ocr", "bulk-ocr"}
+    assert all(models[queue] == {"BATCHMILL_MODEL"} for queue in models.keys() - documents)
 
 
 def test_a_model_on_a_volume_is_only_read() -> None:
