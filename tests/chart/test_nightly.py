@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tasks.commands.bulk_classify import classify
-from tests.chart.rendering import CHART, Document, case, env, of_kind, rendered
+from tests.chart.rendering import CHART, Document, case, of_kind, rendered
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -75,10 +75,11 @@ def test_the_script_in_the_pod_is_the_one_that_is_tested(cron_job: Document) -> 
 
 def test_the_day_is_that_of_the_zone_before_the_scheduled_one(script: dict[str, Any]) -> None:
     half_past_midnight_in_berlin = datetime(2026, 3, 1, 23, 30, tzinfo=UTC)
+    berlin, utc = script["zone"]("Europe/Berlin"), script["zone"]("Etc/UTC")
 
-    assert script["day"](half_past_midnight_in_berlin, "Europe/Berlin", 1) == "2026-03-01"
-    assert script["day"](half_past_midnight_in_berlin, "Etc/UTC", 1) == "2026-02-28"
-    assert script["day"](half_past_midnight_in_berlin, "Etc/UTC", 0) == "2026-03-01"
+    assert script["day"](half_past_midnight_in_berlin, berlin, 1) == "2026-03-01"
+    assert script["day"](half_past_midnight_in_berlin, utc, 1) == "2026-02-28"
+    assert script["day"](half_past_midnight_in_berlin, utc, 0) == "2026-03-01"
 
 
 @pytest.mark.parametrize(
@@ -96,22 +97,42 @@ def test_a_retry_after_midnight_stays_with_its_night(script: dict[str, Any], job
     assert script["scheduled"](job_name, NOON) == due
 
 
-def test_the_script_becomes_the_command(cron_job: Document, tmp_path: Path) -> None:
+@pytest.fixture
+def variables(tmp_path: Path) -> dict[str, str]:
+    """What the script finds in its pod, with a command that prints what it was called with."""
     command = tmp_path / "batchmill"
     command.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
     command.chmod(0o755)
     minutes = int(datetime.now(UTC).timestamp()) // 60
-    variables = {"PATH": str(tmp_path), "JOB_NAME": f"nightly-{minutes}", **env(container(cron_job))}
+    return {"PATH": str(tmp_path), "JOB_NAME": f"nightly-{minutes}", "TIME_ZONE": "Etc/UTC", "DAYS_BACK": "1"}
 
-    done = subprocess.run(
-        [sys.executable, *container(cron_job)["command"][1:], "--output", "s3://lake/{date}"],
-        env=variables,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+
+def run_script(variables: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", SCRIPT.read_text(), "--output", "s3://lake/{date}"]
+    return subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
+
+
+def test_the_script_has_what_it_reads(cron_job: Document, variables: dict[str, str]) -> None:
+    assert variables.keys() - {"PATH"} <= {variable["name"] for variable in container(cron_job)["env"]}
+
+
+@pytest.mark.parametrize("time_zone", ["Etc/UTC", "Europe/Berlin"])
+def test_the_script_becomes_the_command(variables: dict[str, str], time_zone: str) -> None:
+    done = run_script(variables | {"TIME_ZONE": time_zone})
 
     *verb, flag, output = done.stdout.splitlines()
     assert verb == ["bulk", "classify"]
     assert flag == "--output"
     assert datetime.strptime(output, "s3://lake/%Y-%m-%d").replace(tzinfo=UTC) < datetime.now(UTC)
+
+
+def test_a_time_zone_that_the_image_does_not_know_is_not_tried_again(variables: dict[str, str]) -> None:
+    done = run_script(variables | {"TIME_ZONE": "Europe/Atlantis"})
+
+    assert done.returncode == 2
+    assert "nightly.timeZone" in done.stderr
+    assert not done.stdout
+
+
+def test_an_image_without_time_zones_knows_utc(variables: dict[str, str]) -> None:
+    assert run_script(variables | {"PYTHONTZPATH": "", "PYTHONPATH": ""}).returncode == 0
