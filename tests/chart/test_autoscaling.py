@@ -157,7 +157,7 @@ def test_a_queue_scales_to_zero_by_itself() -> None:
         for scaled in of_kind(rendered(case("keda")), "ScaledObject")
     }
 
-    assert least == {"classify": 2, "bulk": 0, "ocr": 0, "bulk-ocr": 0, "tickets-de": 0}
+    assert least == {"classify": 2, "bulk": 0, "ocr": 0, "bulk-ocr": 0, "tickets-de-dach-2026": 0}
 
 
 def test_least_is_not_above_most(documents: list[Document]) -> None:

@@ -71,7 +71,7 @@ def test_without_the_exporter_keda_counts_the_work_that_the_exporter_would_tell(
 
 
 def test_a_queue_without_work_wakes_nobody(scaled: Document, client: redis.Redis) -> None:
-    idle = named(rendered(case("keda")), "ScaledObject", "prod-batchmill-tickets-de")
+    idle = named(rendered(case("keda")), "ScaledObject", "prod-batchmill-tickets-de-dach-2026")
 
     assert asked(idle, client) == 0
     assert asked(scaled, client) > float(scaled["spec"]["advanced"]["scalingModifiers"]["activationTarget"])
