@@ -28,6 +28,10 @@ test: setup  ## Run every test
 faults: setup  ## Kill, freeze, cut and fill everything, over Valkey, Redis and SeaweedFS; FAULTS=long for 100,000 jobs
 	FAULTS=$(or $(FAULTS),full) $(BIN)/python -m pytest tests/faults
 
+.PHONY: chart
+chart: setup  ## Lint, render and check the Helm chart; CRD_DIR=… for more schemas; needs promtool
+	$(BIN)/python -m pytest tests/chart
+
 check: setup  ## Lint, types, import rules, formatting
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
