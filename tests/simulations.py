@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from schemas.names import Band
 from worker.ops.simulation.autoscaler import Scaling
-from worker.ops.simulation.outcome import Run
 from worker.ops.simulation.policies import Policy, Surroundings
 from worker.ops.simulation.signals import BacklogSeconds, ListLength
 from worker.ops.simulation.simulator import Simulation
 from worker.ops.simulation.traces import Trace
-from worker.ops.simulation.workers import BatchmillWorker, CeleryWorker
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from worker.ops.simulation.batchmill_worker import BatchmillWorker
+    from worker.ops.simulation.celery_worker import CeleryWorker
+    from worker.ops.simulation.outcome import Run
 
 CALM = Surroundings(start_s=20.0, start_jitter=0.0, kills_per_hour=0.0)
 ONE_POD = Scaling(target=1.0, min_replicas=1, max_replicas=1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -41,14 +40,20 @@ HEADER = (
     type=click.FloatRange(min=0, min_open=True),
     help="Backlog seconds of bulk work for each replica.",
 )
-@click.option("--objective", type=click.FloatRange(min=0), help="Wait in seconds beyond which a person's message is late.")
+@click.option(
+    "--objective", type=click.FloatRange(min=0), help="Wait in seconds beyond which a person's message is late."
+)
 @click.option("--start", default=25.0, show_default=True, help="Seconds from the decision to a ready pod.")
 @click.option("--kills", default=0.02, show_default=True, help="Kills without notice, for each pod and hour.")
 @click.option("--min-replicas", default=1, show_default=True, type=click.IntRange(min=0))
 @click.option("--max-replicas", default=40, show_default=True, type=click.IntRange(min=1))
 @click.option("--few", default=8, show_default=True, help="Messages of a TRACE's file that a worker takes at once.")
-@click.option("--bench", type=click.Path(path_type=Path), help="Figures of `make bench BENCH=queue`: the gain of batching.")
-@click.option("--points", default=24, show_default=True, type=click.IntRange(min=2), help="Targets tried of each policy.")
+@click.option(
+    "--bench", type=click.Path(path_type=Path), help="Figures of `make bench BENCH=queue`: the gain of batching."
+)
+@click.option(
+    "--points", default=24, show_default=True, type=click.IntRange(min=2), help="Targets tried of each policy."
+)
 @click.option("--plot", type=click.Path(path_type=Path), help="Draw late messages against pod-hours: .svg or .png.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, one line a trace.")
 @reported
@@ -92,7 +97,7 @@ def _scenario(trace: str, options: dict[str, Any]) -> Scenario:
     if trace in SCENARIOS:
         scenario = SCENARIOS[trace](options["seed"])
     elif Path(trace).is_file():
-        scenario = Scenario(read_trace(Path(trace)), Surroundings().objectives_s, few=options["few"], target_s=30.0)
+        scenario = Scenario(read_trace(Path(trace)), Surroundings().objectives_s, few=options["few"], target_s=20.0)
     else:
         raise click.UsageError(f"{trace} is neither a file nor one of {', '.join(SCENARIOS)}")
     if options["objective"] is None:

@@ -8,12 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schemas.names import Band
-from tests.simulations import CALM, policy, poisson, simulated, trace_of
+from tests.simulations import CALM, poisson, policy, simulated, trace_of
 from worker.ops.simulation.autoscaler import Limits, Scaling
+from worker.ops.simulation.batchmill_worker import BatchmillWorker, SharingWorker
+from worker.ops.simulation.celery_worker import CeleryWorker
 from worker.ops.simulation.outcome import outcome_of
 from worker.ops.simulation.policies import Surroundings
 from worker.ops.simulation.signals import BacklogSeconds, ListLength
-from worker.ops.simulation.workers import BatchmillWorker, CeleryWorker, SharingWorker
 
 OURS = BatchmillWorker()
 STOCK = CeleryWorker()

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 from schemas.names import Band
-from tests.simulations import CALM, ONE_POD, policy, poisson, simulated, trace_of
+from tests.simulations import CALM, ONE_POD, poisson, policy, simulated, trace_of
 from worker.ops.simulation.autoscaler import Limits, Scaling
+from worker.ops.simulation.batchmill_worker import BatchmillWorker
+from worker.ops.simulation.celery_worker import CeleryWorker
 from worker.ops.simulation.outcome import outcome_of
 from worker.ops.simulation.policies import Surroundings
-from worker.ops.simulation.workers import BatchmillWorker, CeleryWorker
 
 ONE_BY_ONE = BatchmillWorker(few=1, most=1)
 ALL_AT_ONCE = BatchmillWorker(few=10_000, most=10_000)

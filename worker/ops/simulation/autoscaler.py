@@ -1,7 +1,7 @@
 """How KEDA and the Horizontal Pod Autoscaler turn a number into replicas: pure, and on a clock of the caller's.
 
-KEDA wakes a deployment from zero and puts it back; between one and the maximum its ScaledObject is an autoscaling/v2 HPA
-over one external metric of type AverageValue. So: the metric over the target, rounded up, unless it is within the
+KEDA wakes a deployment from zero and puts it back; between one and the maximum its ScaledObject is an HPA over one
+external metric of type AverageValue. So: the metric over the target, rounded up, unless it is within the
 tolerance; then the stabilisation windows; then what the policies allow in a period; then the bounds. Not modelled:
 metrics that are missing, and a controller that is late.
 """
@@ -59,7 +59,7 @@ class Scaling:
 
 
 class Autoscaler:
-    """Decides one deployment's replicas. Stateful: recommendations and steps of the last minutes, and the last activity.
+    """Decides one deployment's replicas, with what it recommended and did in the last minutes in mind.
 
     Args:
         scaling: the settings.

@@ -5,13 +5,14 @@ Drawn by matplotlib, which only the extra `simulate` installs. The same points g
 
 from __future__ import annotations
 
+from collections.abc import Mapping  # noqa: TC003 - of an annotated constant
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
 from worker.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from matplotlib.axes import Axes
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from worker.ops.simulation.sweep import Point
 
 FORMATS: Final = (".svg", ".png")
-STYLE: Final = {"svg.hashsalt": "batchmill", "svg.fonttype": "none", "font.size": 9.0}
+STYLE: Final[Mapping[str, object]] = {"svg.hashsalt": "batchmill", "svg.fonttype": "none", "font.size": 9.0}
 MARKERS: Final = "osD^v"
 
 
@@ -45,7 +46,7 @@ def draw(path: Path, panels: Mapping[str, Sequence[Sequence[Point]]]) -> None:
     from matplotlib import rc_context  # noqa: PLC0415 - optional, and slow to import
     from matplotlib.figure import Figure  # noqa: PLC0415 - the same
 
-    with rc_context(STYLE):
+    with rc_context(dict(STYLE)):  # type: ignore[arg-type] # its stub lists every key
         figure = Figure(figsize=(4.0 * len(panels), 3.6), layout="constrained")
         grid = figure.subplots(1, len(panels), squeeze=False)
         for axes, (title, curves) in zip(grid[0], panels.items(), strict=True):

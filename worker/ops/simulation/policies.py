@@ -9,11 +9,13 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from worker.ops.simulation.autoscaler import Scaling
+from worker.ops.simulation.celery_worker import CeleryWorker
 from worker.ops.simulation.signals import BacklogSeconds, ListLength
-from worker.ops.simulation.workers import BatchmillWorker, CeleryWorker
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from worker.ops.simulation.batchmill_worker import BatchmillWorker
 
 BACKLOG_SECONDS: Final = "backlog seconds"
 LENGTH_IN_FLIGHT: Final = "list length + in flight"
@@ -52,7 +54,7 @@ class Policy:
     name: str
     signal: ListLength | BacklogSeconds
     worker: BatchmillWorker | CeleryWorker
-    scaling: Scaling = field(default_factory=lambda: Scaling(target=30.0))
+    scaling: Scaling = field(default_factory=lambda: Scaling(target=20.0))
     has_bands: bool = True
 
     def at(self, target: float) -> Policy:

@@ -19,8 +19,11 @@ Gains: TypeAlias = tuple[tuple[int, float], ...]
 
 
 def gains_of(gain: float) -> Gains:
-    """Return the throughput over that of a message alone, by messages held: half of the gain at a quarter of a batch."""
+    """Return throughput over that of a message alone, by messages held: half of the gain at a quarter of a batch."""
     return (1, 1.0), (FULL_BATCH // 4, (1.0 + gain) / 2), (FULL_BATCH, gain)
+
+
+DEFAULT_GAINS: Final = gains_of(MEASURED_GAIN)
 
 
 def measured_gain(path: Path, model: str = "minilm") -> float:
@@ -40,5 +43,5 @@ def measured_gain(path: Path, model: str = "minilm") -> float:
 
 def _cpu_s_per_job(runs: Sequence[dict[str, Any]], wanted: tuple[str, str, str]) -> float:
     return median(
-        run["cpu_s"] / run["jobs"] for run in runs if (run["who"], run["model"], run["kind"]) == wanted
+        float(run["cpu_s"]) / int(run["jobs"]) for run in runs if (run["who"], run["model"], run["kind"]) == wanted
     )

@@ -123,8 +123,10 @@ class Simulation:
     def _arrive(self, message: int, now_s: float) -> None:
         band = self._messages.bands[message]
         self._gauges.wait(band, self._messages.units[message])
+        nobody_had_room = len(self._queue) > 0
         self._queue.put(message, band)
-        self._hand_out(now_s)
+        if not nobody_had_room:
+            self._hand_out(now_s)
 
     def _hand_out(self, now_s: float) -> None:
         """Give what waits to the workers with room."""
@@ -142,7 +144,7 @@ class Simulation:
         self._plan(pod)
 
     def _end(self, pod: _Pod, now_s: float) -> None:
-        """Record what a pod has ended."""
+        """Let a pod work until now, and record what it has ended."""
         messages = self._messages
         for message in pod.worker.advance(now_s):
             wait_s = now_s - messages.arrivals_s[message] - messages.services_s[message]
@@ -225,7 +227,7 @@ class Simulation:
     def _measure(self, now_s: float, elapsed_s: float) -> None:
         for pod in self._pods:
             if len(pod.worker):
-                self._work_on(pod, now_s)
+                self._end(pod, now_s)
         self._gauges.learn([pod.worker.work for pod in self._pods] + self._unheard, elapsed_s)
         self._unheard.clear()
 
