@@ -97,7 +97,7 @@ def _scenario(trace: str, options: dict[str, Any]) -> Scenario:
     if trace in SCENARIOS:
         scenario = SCENARIOS[trace](options["seed"])
     elif Path(trace).is_file():
-        scenario = Scenario(read_trace(Path(trace)), Surroundings().objectives_s, few=options["few"], target_s=20.0)
+        scenario = Scenario(read_trace(Path(trace)), Surroundings().objectives_s, few=options["few"], target_s=25.0)
     else:
         raise click.UsageError(f"{trace} is neither a file nor one of {', '.join(SCENARIOS)}")
     if options["objective"] is None:

@@ -54,7 +54,7 @@ class Policy:
     name: str
     signal: ListLength | BacklogSeconds
     worker: BatchmillWorker | CeleryWorker
-    scaling: Scaling = field(default_factory=lambda: Scaling(target=20.0))
+    scaling: Scaling = field(default_factory=lambda: Scaling(target=25.0))
     has_bands: bool = True
 
     def at(self, target: float) -> Policy:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from worker.ops.simulation.workers import Work
 
 RATE_BUSY_S: Final = 300.0  # busy seconds over which workers smooth what they get done in a second
-LOAD_S: Final = 60.0  # seconds over which the share of busy time is smoothed
+LOAD_S: Final = 120.0  # seconds over which the share of busy time is smoothed
 SIZE_MESSAGES: Final = 50.0  # messages over which the units of a message are smoothed
 
 

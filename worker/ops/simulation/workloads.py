@@ -62,7 +62,7 @@ def office(seed: int) -> Scenario:
         *(_tickets(rng, at_s, _imports(rng, len(at_s)), Band.INTERACTIVE) for at_s in (imports_s, hourly_s)),
     ]
     trace = _merged("office", parts, 8.5 * HOUR_S, is_sized=True)
-    return Scenario(trace, (60.0, 60.0, FOUR_HOURS_S), few=8, target_s=20.0)
+    return Scenario(trace, (60.0, 60.0, FOUR_HOURS_S), few=8, target_s=25.0)
 
 
 def documents(seed: int) -> Scenario:
@@ -79,7 +79,7 @@ def documents(seed: int) -> Scenario:
         pages = np.clip(np.round(30 * (1 + rng.pareto(1.5, 60))), 30, 500)
         parts.append(_documents(rng, box_s + rng.uniform(0, 240, len(pages)), pages))
     trace = _merged("documents", parts, 6.5 * HOUR_S, is_sized=False)
-    return Scenario(trace, (120.0, 120.0, FOUR_HOURS_S), few=2, target_s=20.0)
+    return Scenario(trace, (120.0, 120.0, FOUR_HOURS_S), few=2, target_s=25.0)
 
 
 def nightly(seed: int) -> Scenario:
@@ -95,7 +95,7 @@ def nightly(seed: int) -> Scenario:
         _tickets(rng, batch_s, rng.uniform(500, 1500, len(batch_s)), Band.BULK),
     ]
     trace = _merged("nightly", parts, 8.5 * HOUR_S, is_sized=True)
-    return Scenario(trace, (60.0, 60.0, FOUR_HOURS_S), few=8, target_s=20.0)
+    return Scenario(trace, (60.0, 60.0, FOUR_HOURS_S), few=8, target_s=25.0)
 
 
 SCENARIOS: Final[Mapping[str, Callable[[int], Scenario]]] = {
