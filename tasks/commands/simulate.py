@@ -10,11 +10,11 @@ import click
 
 from tasks.commands.failures import reported
 from tasks.commands.view import Grid, View, show
-from worker.ops.simulation.autoscaler import Scaling
+from worker.ops.simulation.autoscaler import Limits, Scaling
 from worker.ops.simulation.picture import check, draw
 from worker.ops.simulation.policies import Surroundings
 from worker.ops.simulation.service_curve import MEASURED_GAIN, gains_of, measured_gain
-from worker.ops.simulation.study import Comparison, Terms, compare, our_curve
+from worker.ops.simulation.study import DOWN_WINDOW_S, Comparison, Terms, compare, our_curves
 from worker.ops.simulation.traces import read_trace
 from worker.ops.simulation.workloads import SCENARIOS, Scenario
 
@@ -43,10 +43,24 @@ HEADER = (
 @click.option(
     "--objective", type=click.FloatRange(min=0), help="Wait in seconds beyond which a person's message is late."
 )
+@click.option(
+    "--headroom",
+    default=0.0,
+    show_default=True,
+    type=click.FloatRange(min=0),
+    help="Share of workers that we keep beyond the load.",
+)
 @click.option("--start", default=25.0, show_default=True, help="Seconds from the decision to a ready pod.")
 @click.option("--kills", default=0.02, show_default=True, help="Kills without notice, for each pod and hour.")
 @click.option("--min-replicas", default=1, show_default=True, type=click.IntRange(min=0))
 @click.option("--max-replicas", default=40, show_default=True, type=click.IntRange(min=1))
+@click.option(
+    "--down-window",
+    default=DOWN_WINDOW_S,
+    show_default=True,
+    type=click.FloatRange(min=0),
+    help="Stabilisation window before pods go, in seconds; stock Celery keeps the HPA's 300.",
+)
 @click.option("--few", default=8, show_default=True, help="Messages of a TRACE's file that a worker takes at once.")
 @click.option(
     "--bench", type=click.Path(path_type=Path), help="Figures of `make bench BENCH=queue`: the gain of batching."
@@ -72,14 +86,19 @@ def simulate(traces: Sequence[str], **options: Any) -> None:  # noqa: ANN401 - c
     show(lambda: View([_record(each) for each in seen], [Grid(HEADER, list(_rows(seen)))]), as_json=options["as_json"])
     if options["plot"]:
         panels = {
-            each.trace: (our_curve(scenario, terms), *each.curves)
+            each.trace: (*our_curves(scenario, terms), *each.curves)
             for scenario, each in zip(scenarios, seen, strict=True)
         }
         draw(options["plot"], panels)
 
 
 def _terms(options: dict[str, Any]) -> Terms:
-    bounds = Scaling(target=1.0, min_replicas=options["min_replicas"], max_replicas=options["max_replicas"])
+    bounds = Scaling(
+        target=1.0,
+        min_replicas=options["min_replicas"],
+        max_replicas=options["max_replicas"],
+        down=Limits(window_s=options["down_window"]),
+    )
     if bounds.min_replicas > bounds.max_replicas:
         raise click.UsageError("--min-replicas is above --max-replicas")
     return Terms(
@@ -87,6 +106,7 @@ def _terms(options: dict[str, Any]) -> Terms:
         points=options["points"],
         target_s=options["target"],
         bulk_target_s=options["bulk_target"],
+        headroom=options["headroom"],
         scaling=bounds,
         surroundings=Surroundings(start_s=options["start"], kills_per_hour=options["kills"]),
         gains=gains_of(measured_gain(options["bench"]) if options["bench"] else MEASURED_GAIN),

@@ -35,6 +35,7 @@ def gauges() -> Gauges:
         pytest.param(BacklogSeconds(by_load=False), 530 * 2.0 + 7 * 20.0, id="units"),
         pytest.param(BacklogSeconds(is_sized=False, by_load=False), 12 * 8 * 2.0 + 7 * 20.0, id="units of a mean size"),
         pytest.param(BacklogSeconds(), 530 * 2.0 + TARGET_S * 3.5, id="load instead of what is held"),
+        pytest.param(BacklogSeconds(headroom=0.2), 530 * 2.0 + TARGET_S * 3.5 * 1.2, id="load and headroom"),
         pytest.param(
             BacklogSeconds(weights=(1.0, 1.0, 0.01)), 60.0 + 10.0 + TARGET_S * 1.52, id="bulk work counts for less"
         ),

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from dataclasses import dataclass
+from typing import Final
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,10 @@ class Limits:
     pods: int = 0
     period_s: float = 15.0
     window_s: float = 0.0
+
+
+DEFAULT_UP: Final = Limits(percent=100.0, pods=4)
+DEFAULT_DOWN: Final = Limits(percent=100.0, window_s=300.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +59,8 @@ class Scaling:
     cooldown_s: float = 300.0
     sync_s: float = 15.0
     tolerance: float = 0.1
-    up: Limits = Limits(percent=100.0, pods=4)
-    down: Limits = Limits(percent=100.0, window_s=300.0)
+    up: Limits = DEFAULT_UP
+    down: Limits = DEFAULT_DOWN
 
 
 class Autoscaler:

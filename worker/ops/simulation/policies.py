@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from worker.ops.simulation.autoscaler import Scaling
+from worker.ops.simulation.autoscaler import DEFAULT_DOWN, Scaling
 from worker.ops.simulation.celery_worker import CeleryWorker
 from worker.ops.simulation.signals import BacklogSeconds, ListLength
 
@@ -66,12 +66,12 @@ def contestants(scaling: Scaling, signal: BacklogSeconds, worker: BatchmillWorke
     """Return ours, the same worker scaled by messages, and a stock worker scaled by the length of its list.
 
     Args:
-        scaling: of all three; `target` is ours, in seconds.
+        scaling: of all three, but that the last has the HPA's default window; `target` is ours, in seconds.
         signal: ours.
         worker: of the first two.
     """
     return (
         Policy(BACKLOG_SECONDS, signal, worker, scaling),
         Policy(LENGTH_IN_FLIGHT, ListLength(in_flight=True), worker, scaling),
-        Policy(LIST_LENGTH, ListLength(), CeleryWorker(), scaling, has_bands=False),
+        Policy(LIST_LENGTH, ListLength(), CeleryWorker(), replace(scaling, down=DEFAULT_DOWN), has_bands=False),
     )

@@ -93,12 +93,14 @@ class BacklogSeconds:
         is_sized: see `Trace`; else a waiting message counts as the mean of those opened lately.
         by_load: what is in flight is the workers that were busy lately, each worth `target`; else the messages held.
         weights: by band, what a second of its work counts.
+        headroom: share of workers beyond the load, for what comes before more are ready.
     """
 
     by_units: bool = True
     is_sized: bool = True
     by_load: bool = True
     weights: Sequence[float] = (1.0,) * BANDS
+    headroom: float = 0.0
 
     def value(self, seen: Gauges, target: float) -> float:
         """Return the metric."""
@@ -106,7 +108,8 @@ class BacklogSeconds:
             weight * self._seconds(seen, band) for band, weight in enumerate(self.weights) if seen.waiting[band]
         )
         if self.by_load:
-            return waiting_s + target * sum(map(_product, self.weights, seen.load))
+            load = sum(weight * load for weight, load in zip(self.weights, seen.load, strict=True))
+            return waiting_s + target * (1.0 + self.headroom) * load
         return waiting_s + seen.held * seen.busy_s / max(seen.ended, 1e-9)
 
     def _seconds(self, seen: Gauges, band: int) -> float:
@@ -114,7 +117,3 @@ class BacklogSeconds:
             return seen.waiting[band] * seen.busy_s / max(seen.ended, 1e-9)
         units = seen.waiting_units[band] if self.is_sized else seen.waiting[band] * seen.units_per_message
         return units * seen.busy_s / max(seen.units, 1e-9)
-
-
-def _product(a: float, b: float) -> float:
-    return a * b
