@@ -10,11 +10,11 @@ import click
 
 from tasks.commands.failures import reported
 from tasks.commands.view import Grid, View, show
-from worker.ops.simulation.autoscaler import Limits, Scaling
+from worker.ops.simulation.autoscaler import DEFAULT_DOWN, Limits, Scaling
 from worker.ops.simulation.picture import check, draw
 from worker.ops.simulation.policies import Surroundings
 from worker.ops.simulation.service_curve import MEASURED_GAIN, gains_of, measured_gain
-from worker.ops.simulation.study import DOWN_WINDOW_S, Comparison, Terms, compare, our_curves
+from worker.ops.simulation.study import Comparison, Terms, compare, our_curves
 from worker.ops.simulation.traces import read_trace
 from worker.ops.simulation.workloads import SCENARIOS, Scenario
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 HEADER = (
     *("trace", "policy", "target", "late", "late share", "wait p50 s", "p95 s", "p99 s"),
-    *("pod-hours", "flaps", "redelivered", "lost", "ours/it"),
+    *("pod-hours", "flaps", "redelivered", "lost", "ours/curve"),
 )
 
 
@@ -56,7 +56,7 @@ HEADER = (
 @click.option("--max-replicas", default=40, show_default=True, type=click.IntRange(min=1))
 @click.option(
     "--down-window",
-    default=DOWN_WINDOW_S,
+    default=DEFAULT_DOWN.window_s,
     show_default=True,
     type=click.FloatRange(min=0),
     help="Stabilisation window before pods go, in seconds; stock Celery keeps the HPA's 300.",
@@ -76,7 +76,8 @@ def simulate(traces: Sequence[str], **options: Any) -> None:  # noqa: ANN401 - c
 
     TRACE is office, documents or nightly (all three if none is given), or a file: CSV with a header or .jsonl, with
     arrival_s, service_s and where known units and priority for each message. Our policy runs at --target, the others at
-    whichever of their targets has the fewest late messages for the same pod-hours.
+    whichever of their targets has the fewest late messages for no more pod-hours; the last column is our late messages
+    over those of their whole curve at our pod-hours.
     """
     if options["plot"]:
         check(options["plot"])

@@ -6,12 +6,12 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from schemas.names import Band
-from worker.ops.simulation.autoscaler import Limits, Scaling
+from worker.ops.simulation.autoscaler import Scaling
 from worker.ops.simulation.batchmill_worker import BatchmillWorker
 from worker.ops.simulation.policies import Surroundings, contestants
 from worker.ops.simulation.service_curve import DEFAULT_GAINS, Gains
 from worker.ops.simulation.signals import BacklogSeconds
-from worker.ops.simulation.sweep import Point, best_within, run_at, spaced, sweep
+from worker.ops.simulation.sweep import Point, best_within, late_at, run_at, spaced, sweep
 
 if TYPE_CHECKING:
     from worker.ops.simulation.policies import Policy
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 SECONDS: Final = (4.0, 300.0)  # targets that are tried; of list lengths, as many messages of the mean size
 HEADROOMS: Final = (0.0, 0.1, 0.2, 0.35, 0.6, 1.0, 1.5)
-DOWN_WINDOW_S: Final = 150.0  # half of the HPA's default: a smoothed load needs less of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +41,7 @@ class Terms:
     target_s: float | None = None
     bulk_target_s: float = 1800.0
     headroom: float = 0.0
-    scaling: Scaling = field(default_factory=lambda: Scaling(target=1.0, down=Limits(window_s=DOWN_WINDOW_S)))
+    scaling: Scaling = field(default_factory=lambda: Scaling(target=1.0))
     surroundings: Surroundings = field(default_factory=Surroundings)
     gains: Gains = DEFAULT_GAINS
 
@@ -64,9 +63,9 @@ class Comparison:
     curves: tuple[tuple[Point, ...], ...]
 
     def ratios(self) -> tuple[float, ...]:
-        """Return our late messages over each rival's; 0 where nobody has any."""
-        ours = self.ours.outcome.late
-        return tuple(ours / late if (late := rival.outcome.late) else float(ours > 0) for rival in self.rivals)
+        """Return our late messages over those of each rival's curve at our pod-hours."""
+        ours = self.ours.outcome
+        return tuple(ours.late / late_at(curve, ours.pod_hours) for curve in self.curves)
 
 
 def policies(scenario: Scenario, terms: Terms) -> tuple[Policy, ...]:

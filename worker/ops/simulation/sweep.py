@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
     from worker.ops.simulation.policies import Policy, Surroundings
     from worker.ops.simulation.traces import Trace
+
+NEARBY: Final = 0.1  # of the pod-hours
+FEWEST_FOR_A_LINE: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +45,20 @@ def sweep(
 def spaced(lowest: float, highest: float, points: int) -> tuple[float, ...]:
     """Return targets from the lowest to the highest, each the same multiple of the one before, of three digits."""
     return tuple(dict.fromkeys(float(f"{target:.3g}") for target in np.geomspace(lowest, highest, points).tolist()))
+
+
+def late_at(points: Sequence[Point], pod_hours: float) -> float:
+    """Return how many late messages a policy has at a cost: where its curve is there, at least half a message.
+
+    A point alone is lucky or not: the next target, which nobody can tell from it beforehand, may have a fifth more. So
+    a straight line through the logarithms of the points nearby stands for them; far from any, it lies between two.
+    """
+    ordered = sorted((point.outcome.pod_hours, max(point.outcome.late, 0.5)) for point in points)
+    hours, late = (np.array(column) for column in zip(*ordered, strict=True))
+    near = np.abs(hours - pod_hours) <= NEARBY * pod_hours
+    if near.sum() < FEWEST_FOR_A_LINE or not hours[near].min() < pod_hours < hours[near].max():
+        return float(np.exp(np.interp(pod_hours, hours, np.log(late))))
+    return float(np.exp(np.polyval(np.polyfit(hours[near], np.log(late[near]), 1), pod_hours)))
 
 
 def best_within(points: Sequence[Point], pod_hours: float) -> Point:
