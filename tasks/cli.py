@@ -30,6 +30,7 @@ COMMANDS: Final = {
     "doctor": "Check broker, model and machine.",
     "options": "Print the table of all options.",
     "schema": "Write the JSON Schemas of messages and results.",
+    "simulate": "Try autoscaling policies on a day's messages, without a cluster.",
     "demo": "See it work: a broker, a worker, hundreds of tickets.",
 }
 
