@@ -8,7 +8,7 @@ BENCH  ?= $(patsubst tests/benchmarks/%_bench.py,%,$(wildcard tests/benchmarks/*
 .DEFAULT_GOAL := help
 
 help:  ## List what can be made
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(VENV)/.done  ## Create .venv from the locked, hashed requirements
 
@@ -37,6 +37,7 @@ check: setup  ## Lint, types, import rules, formatting
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/hadolint docker/Dockerfile
 
 format: setup  ## Let ruff fix and format
 	$(BIN)/ruff check --fix .
@@ -52,8 +53,26 @@ lock: setup  ## Renew the locked requirements
 	  pyproject.toml --extra build --extra demo --extra ocr --group dev -c $(LOCKS)/worker.txt -o $(LOCKS)/dev.txt
 	echo setuptools | $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --quiet \
 	  pyproject.toml - --extra build -c $(LOCKS)/dev.txt -o $(LOCKS)/build.txt
+	echo 'onnxruntime-gpu[cuda,cudnn]' | $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --quiet \
+	  pyproject.toml - -c $(LOCKS)/worker.txt --no-emit-package onnxruntime -o $(LOCKS)/gpu.txt
+	$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["ocr"], sep="\n")' \
+	  | $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --quiet \
+	  - -c $(LOCKS)/dev.txt -o $(LOCKS)/ocr.txt
+	echo cyclonedx-bom | $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --quiet \
+	  - -o $(LOCKS)/sbom.txt
+	$(MAKE) lock-check
+
+lock-check: setup  ## Resolve what is in the image for Intel and ARM, from wheels alone
+	for machine in x86_64 aarch64; do for version in 3.11 3.13; do for lock in worker build ocr sbom; do \
+	  echo "$$lock for $$machine, Python $$version" && \
+	  $(BIN)/uv pip install --dry-run --quiet --only-binary :all: --require-hashes --target .never \
+	    --python-platform $$machine-unknown-linux-gnu --python-version $$version -r $(LOCKS)/$$lock.txt || exit 1; \
+	done; done; done
+
+image-check: setup lock-check  ## Build the image with buildah, as root, and let it do a job; IMAGE_GPU=1 for the target gpu, too
+	$(BIN)/python -m pytest -s tests/image/image_check.py
 
 clean:  ## Remove what was built here; downloads stay in the cache
 	rm -rf $(VENV) .bench build *.egg-info .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 
-.PHONY: help setup demo test faults check format bench lock clean
+.PHONY: help setup demo test faults check format bench lock lock-check image-check clean

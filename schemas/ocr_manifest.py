@@ -4,6 +4,7 @@ An OCR model is more than one file, so it has a manifest of its own; as with a c
 mixed up is refused by its hash. This module reads no files and does not know how a model is found or loaded.
 """
 
+import hashlib
 from typing import Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
@@ -45,3 +46,9 @@ class OcrManifest(BaseModel):
         default_factory=dict, description="Where it comes from: base weights, changes, measured parity."
     )
     created_by: str | None = Field(default=None, description="The program and version that wrote it.")
+
+    @property
+    def sha256(self) -> str:
+        """One SHA-256 for the model, as results name it: over those of its files, in hex."""
+        files = (self.orientation, self.detection, self.recognition, self.dictionary)
+        return hashlib.sha256("".join(file.sha256 for file in files).encode()).hexdigest()

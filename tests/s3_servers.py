@@ -17,6 +17,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from tests.services import free_port, wait_until
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Any
 
 BUCKET: Final = "nightly"
@@ -114,13 +115,22 @@ class StoreServer(ABC):
 
 
 class S3Server(StoreServer):
-    """SeaweedFS. `start` and `kill` may alternate; the data stay."""
+    """SeaweedFS. `start` and `kill` may alternate; the data stay.
+
+    Args:
+        directory: keeps its data and its log.
+        options: of its command line, instead of those that the tests need.
+    """
+
+    def __init__(self, directory: Path, options: Sequence[str] = ("s3.autoCreateBucket=false", *_OFF)) -> None:
+        super().__init__(directory)
+        self._options = options
 
     def _launch(self) -> None:
         ports = {part: self.port if part == "s3" else free_port() for part in _PARTS}
         options = [f"{part}.port={port}" for part, port in ports.items()]
         options += [f"{part}.port.grpc={free_port()}" for part in _PARTS]
-        options += [f"dir={self._directory}", "ip=127.0.0.1", "ip.bind=127.0.0.1", "s3.autoCreateBucket=false", *_OFF]
+        options += [f"dir={self._directory}", "ip=127.0.0.1", "ip.bind=127.0.0.1", *self._options]
         keys = {"AWS_ACCESS_KEY_ID": ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": SECRET_KEY, "GOMEMLIMIT": "400MiB"}
         self._spawn([_binary(), "mini", *(f"-{option}" for option in options)], keys)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -60,13 +59,12 @@ def find_profile(settings: Settings) -> Path:
 
 
 def describe(profile: ProfileDir, networks: Networks) -> dict[str, str]:
-    """Return what `schemas.results.ModelInfo` describes; the hash is over those of the files."""
+    """Return what `schemas.results.ModelInfo` describes."""
     manifest = profile.manifest
-    files = (manifest.orientation, manifest.detection, manifest.recognition, manifest.dictionary)
     return {
         "name": manifest.name,
         "version": manifest.version,
-        "sha256": hashlib.sha256("".join(file.sha256 for file in files).encode()).hexdigest(),
+        "sha256": manifest.sha256,
         "precision": manifest.precision,
         "provider": networks.detection.provider,
         "runtime": networks.detection.runtime,

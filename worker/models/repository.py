@@ -71,9 +71,18 @@ def resolve(ref: str, root: Path) -> ModelDir:
     Raises:
         ModelError: there is no such model, or it is broken.
     """
+    return load_dir(locate(ref, root))
+
+
+def locate(ref: str, root: Path) -> Path:
+    """Return the directory that a setting means, of whatever kind the model is; see `resolve`.
+
+    Raises:
+        ModelError: there is none.
+    """
     for path in (root / ref, Path(ref).expanduser()):
         if path.is_dir():
-            return load_dir(path)
+            return path
     known = sorted(child.name for child in root.iterdir() if child.is_dir()) if root.is_dir() else []
     text = (
         f"no model {ref!r}: it is neither a directory nor one of those in {root} "
