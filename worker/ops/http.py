@@ -29,6 +29,7 @@ REQUEST_S: Final = 5.0  # from the connection to the last byte of the answer
 MOST_CONNECTIONS: Final = 32
 HEAD_BYTES: Final = 16 * 1024
 STOP_S: Final = 2.0
+LOOK_S: Final = 0.1
 TEXT: Final = "text/plain; charset=utf-8"
 JSON: Final = "application/json"
 
@@ -102,9 +103,12 @@ class Server:
         server = await asyncio.start_server(self._connected, sock=self._socket, limit=HEAD_BYTES)
         await self._stop.wait()
         server.close()
-        for writer in self._open.values():
-            writer.transport.abort()
-        await asyncio.gather(*self._open, return_exceptions=True)
+        await asyncio.sleep(0)  # what is just being accepted becomes a task
+        while others := asyncio.all_tasks() - {asyncio.current_task()}:
+            for writer in self._open.values():
+                writer.transport.abort()
+            await asyncio.wait(others, timeout=LOOK_S)
+        await asyncio.sleep(0)  # the last transports close their sockets
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
