@@ -112,11 +112,12 @@ def test_whoever_is_slow_is_cut_off(server: Server, monkeypatch: pytest.MonkeyPa
 
 
 def test_whoever_does_not_read_is_cut_off(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http, "REQUEST_S", 0.3)
+    monkeypatch.setattr(http, "REQUEST_S", 1.0)
     with connect(server) as client:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         client.sendall(ASKED.replace(b"/live", b"/big"))
-        wait_until(lambda: not server._open, what="the server gives up")  # noqa: SLF001 - nothing else shows it
+        wait_until(lambda: server._open, what="the server answers")  # noqa: SLF001 - nothing else shows it
+        wait_until(lambda: not server._open, what="the server gives up")  # noqa: SLF001 - as above
 
 
 def test_a_probe_is_heard_through_any_number_of_silent_connections(server: Server) -> None:
