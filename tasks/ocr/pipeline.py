@@ -6,17 +6,18 @@ never notice. It knows neither Celery nor batching, and never quotes what it rea
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 
 from schemas.errors import ErrorCode, MessageError
 from schemas.ocr import parse_ocr
+from tasks.ocr.limits import MIB, DocumentLimits
 from tasks.ocr.reader import page_of
 from tasks.ocr.stages import CROPS, DOCUMENTS, PAGES, Opened, PageOf, Request
 from worker.errors import ItemFailed
-from worker.jobs import Item, Job
+from worker.jobs import Hold, Item, Job
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 PAGE_BREAK: Final = "\f"
 NO_PIXELS: Final = np.empty((0, 0, 3), np.uint8)  # a crop is forgotten as soon as it has been read
+AHEAD_BYTES: Final = 128 * MIB  # of a message's documents, fetched before all of their pages are decoded
 
 _SCORE_DIGITS: Final = 4
 _PIXEL_DIGITS: Final = 1
@@ -72,8 +74,10 @@ class OcrPipeline:
             text = f"model: this worker has {self._name}; name it or leave model out"
             raise MessageError(ErrorCode.UNKNOWN_MODEL, text)
         job.request = request
+        job.allowance_bytes = AHEAD_BYTES
         job.items = [
-            Item(job, index, DocumentNode(document), DOCUMENTS) for index, document in enumerate(request.documents)
+            Item(job, index, DocumentNode(document), DOCUMENTS, hold=Hold(_most_bytes(document)))
+            for index, document in enumerate(request.documents)
         ]
 
     def prepare(self, items: Sequence[Item]) -> None:
@@ -90,6 +94,7 @@ class OcrPipeline:
         if isinstance(item.outcome, Opened):
             return _pages(item, item.outcome)
         layout, node = cast("Layout", item.outcome), cast("PageNode", item.source)
+        item.outcome = replace(layout, crops=())  # else the pixels of all lines would be kept until the message ends
         node.crops = [
             Item(item.job, index, crop._replace(pixels=NO_PIXELS), CROPS, features=crop, length=crop.padded_width)
             for index, crop in enumerate(layout.crops)
@@ -126,10 +131,27 @@ def _request(document: Document) -> Request | ItemFailed:
     )
 
 
+def _most_bytes(document: Document) -> int:
+    """Return what the document may have: of one inside the message, what its base64 makes."""
+    most = DocumentLimits().document_bytes
+    return min(most, len(document.content)) if isinstance(document.content, str) else most
+
+
 def _pages(item: Item, opened: Opened) -> list[Item]:
-    node = cast("DocumentNode", item.source)
+    """Return the pages; from here on they alone keep the bytes, and the last that is decoded lets them go."""
+    node, item.outcome = cast("DocumentNode", item.source), opened.pages
+    if item.hold is not None:
+        item.hold.bytes = len(opened.document.data)
     node.pages = [
-        Item(item.job, index, PageNode(index + 1), PAGES, features=PageOf(opened.document, index), length=1)
+        Item(
+            item.job,
+            index,
+            PageNode(index + 1),
+            PAGES,
+            features=PageOf(opened.document, index),
+            length=1,
+            hold=item.hold,
+        )
         for index in opened.pages
     ]
     return node.pages

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+import threading
+from typing import TYPE_CHECKING, Any, Final, cast
+from weakref import WeakSet
 
 import numpy as np
 import pytest
@@ -11,7 +13,8 @@ from schemas.errors import ErrorCode, MessageError
 from schemas.ocr import OcrResult
 from tasks.ocr.crops import Crop
 from tasks.ocr.layout import Layout
-from tasks.ocr.pipeline import OcrPipeline
+from tasks.ocr.limits import MIB
+from tasks.ocr.pipeline import AHEAD_BYTES, OcrPipeline
 from tasks.ocr.recognition import Reading
 from tasks.ocr.stages import CROPS, DOCUMENTS, PAGES, Opened, PageOf, Request
 from tests.echo import Heard
@@ -22,8 +25,9 @@ from worker.lanes import Lane
 from worker.planner import BatchPolicy
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
+    from tasks.ocr.pipeline import DocumentNode
     from worker.jobs import Cancellation
 
 INFO: Final = {
@@ -40,9 +44,31 @@ DAMAGED: Final = ItemFailed(ErrorCode.DAMAGED_DOCUMENT, "cut off")
 class Paper:
     """A document whose pages are lists of words; stands for bytes and a decoder."""
 
-    def __init__(self, content: str) -> None:
+    def __init__(self, content: str, data: bytes = b"") -> None:
         self.pages_of_words = [page.split() for page in content.split("/")]
         self.pages = len(self.pages_of_words)
+        self.data = data
+
+
+class Store:
+    """Opens documents of 40 MiB and two pages, and knows how many of them anybody still has."""
+
+    def __init__(self) -> None:
+        self.most = 0
+        self._papers: WeakSet[Paper] = WeakSet()
+        self._lock = threading.Lock()
+
+    def opened(self, request: Request) -> object:
+        if request.uri == "s3://scans/torn":
+            return DAMAGED
+        paper: Any = Paper("one/two", bytes(40 * MIB))
+        with self._lock:
+            self._papers.add(paper)
+            self.most = max(self.most, len(self._papers))
+        return Opened(paper, range(2))
+
+    def held(self) -> int:
+        return len(self._papers)
 
 
 class Stage:
@@ -96,14 +122,14 @@ def said(crop: Crop) -> object:
 class Desk:
     """An engine with the three lanes, over stages that read words."""
 
-    def __init__(self) -> None:
+    def __init__(self, open_document: Callable[[Request], object] = opened) -> None:
         self.heard = Heard()
         self.pipeline = OcrPipeline("ocr-test", INFO)
         self.crops = Stage(CROPS, said)
         alone = BatchPolicy(max_batch_size=1, max_batch_tokens=1)
         self.engine = Engine(
             {
-                DOCUMENTS: Lane(Stage(DOCUMENTS, opened), alone, spawns=True, threads=2),
+                DOCUMENTS: Lane(Stage(DOCUMENTS, open_document), alone, spawns=True, threads=2),
                 PAGES: Lane(Stage(PAGES, laid_out), alone, depth=1, spawns=True),
                 CROPS: Lane(
                     self.crops, BatchPolicy(max_batch_size=8, max_batch_tokens=2_560, equal_lengths=True), depth=2
@@ -115,9 +141,15 @@ class Desk:
         self.engine.start()
 
     def read(self, *documents: dict[str, object], **fields: object) -> OcrResult:
+        return self.answer(self.finished(*documents, **fields))
+
+    def finished(self, *documents: dict[str, object], **fields: object) -> Job:
         job = Job("job", self.pipeline, 0.0)
         self.engine.submit(job, (), {"documents": list(documents), **fields})
         self.heard.wait_for("finished", job)
+        return job
+
+    def answer(self, job: Job) -> OcrResult:
         if job.error is not None:
             raise job.error
         return OcrResult.model_validate(self.pipeline.complete(job))
@@ -188,6 +220,27 @@ def test_lines_of_equal_width_share_a_batch_whichever_document_they_are_of(desk:
     assert found.timings.lines == 6
     assert sum(desk.crops.calls) == 6
     assert found.timings.pages == 6
+
+
+def test_a_message_holds_few_documents_at_a_time_and_none_after_its_last_page_however_many_it_names() -> None:
+    store = Store()
+    desk = Desk(store.opened)
+    names = [f"s3://scans/{'torn' if number % 5 == 0 else number}" for number in range(60)]
+    job = desk.finished(*({"id": str(number), "uri": name} for number, name in enumerate(names)))
+    desk.engine.stop(1.0)
+
+    assert [len(one.pages) for one in desk.answer(job).results] == [0, 2, 2, 2, 2] * 12
+    assert 1 < store.most <= AHEAD_BYTES // (40 * MIB)
+    assert store.held() == 0
+
+
+def test_what_is_kept_of_a_page_until_its_message_ends_has_no_pixels(desk: Desk) -> None:
+    job = desk.finished({"id": "a", "content": "one two/three"})
+    (document,) = job.items
+
+    assert len(desk.answer(job).results[0].pages) == 2
+    pages = [page.outcome for page in cast("DocumentNode", document.source).pages]
+    assert [page.crops for page in cast("list[Layout]", pages)] == [(), ()]
 
 
 @pytest.mark.parametrize(
