@@ -2,8 +2,8 @@
 
 Why it exists: the decoder takes whatever it finds for a picture. Where a file's middle was never written, it reads the
 zeros as pixels; where the coded data end early, but in order, it leaves the rest gray; where a progressive file lacks
-its last scans, the picture is a blur. Each would lose text without an error. Nothing is decoded here but for
-`ends_early`, and only then if the last pixel is gray.
+its last scans, the picture is a blur. Each would lose text without an error. Hardly anything is decoded here: a
+doubtful picture once more and with other bytes at its end, at an eighth of its size.
 
 What it cannot know: that a run of zeros is a hole where an encoder could have written it, as in most scans of a
 progressive file, or with tables made for the picture; and any other damage that still makes codes.
@@ -66,8 +66,8 @@ def has_hole(data: bytes) -> bool:
         elif marker == _HUFFMAN_TABLES:
             _take_tables(headers, content)
         elif marker == _SCAN:
-            scanned = _MARKER.search(data, end)
-            if _take_scan(headers, content) and data.find(_ZEROS, end, scanned.start() if scanned else len(data)) >= 0:
+            behind = _MARKER.search(data, end)
+            if _take_scan(headers, content) and _is_zeroed(data, end, behind.start() if behind else len(data)):
                 return True
     return headers.frame == _PROGRESSIVE and any(headers.missing.values())
 
@@ -75,8 +75,8 @@ def has_hole(data: bytes) -> bool:
 def ends_early(image: Image.Image, data: bytes) -> bool:
     """Return whether the coded data end before the picture does.
 
-    If they do, what is put before the end marker becomes picture; else nobody reads it. Decodes twice, at an eighth of
-    the size, but only a picture whose last pixel is gray as one that was never decoded.
+    If they do, what is put before the end marker becomes picture; else nobody reads it. Decodes only a picture whose
+    last pixel is gray as one that was never decoded.
 
     Args:
         image: the same file, decoded.
@@ -88,6 +88,18 @@ def ends_early(image: Image.Image, data: bytes) -> bool:
     if end < 0 or not _GRAY.issuperset(values):
         return False
     return _small(data) != _small(data[:end] + _MORE + data[end:])
+
+
+def _is_zeroed(data: bytes, start: int, end: int) -> bool:
+    """Return whether coded data hold zeros in place of codes.
+
+    At their end they may be mere filling, which some devices write behind a whole picture: then it is the same without.
+    """
+    at = data.find(_ZEROS, start, end)
+    if at < 0:
+        return False
+    is_followed = bool(data[at:end].strip(b"\x00"))
+    return is_followed or _small(data) != _small(data[: at + 1] + data[end:])  # one may belong to the byte before
 
 
 def _small(data: bytes) -> bytes:

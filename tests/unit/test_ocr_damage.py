@@ -63,6 +63,7 @@ def gray(mode: str = "RGB") -> Image.Image:
 TOLD: dict[str, Callable[[], bytes]] = {
     "jpeg zeroed": lambda: zeroed(jpeg()),
     "jpeg zeroed to its end": lambda: zeroed(jpeg(), 0.5, 10**9),
+    "jpeg zeroed up to its end marker": lambda: (whole := jpeg())[:40_000] + bytes(len(whole) - 40_002) + END,
     "gray jpeg zeroed": lambda: zeroed(DOCUMENTS["jpeg-gray"]()),
     "jpeg cut and closed": lambda: closed(jpeg()),
     "jpeg cut early and closed": lambda: closed(jpeg(), 0.1),
@@ -102,6 +103,8 @@ WHOLE: dict[str, Callable[[], bytes]] = {
     "CMYK jpeg that is gray below": lambda: saved(gray("CMYK"), "JPEG", quality=95),
     "even gray jpeg": lambda: saved(Image.new("RGB", (800, 800), (128, 128, 128)), "JPEG"),
     "slope": lambda: saved(Image.fromarray(np.linspace(255, 0, 2048).astype(np.uint8)[None].repeat(64, 0)), "JPEG"),
+    "jpeg filled up before its end marker": lambda: jpeg()[:-2] + bytes(5_000) + END,
+    "jpeg of own tables filled up before its end marker": lambda: jpeg(optimize=True)[:-2] + bytes(5_000) + END,
     "jpeg with zeros behind it": lambda: jpeg() + bytes(5_000),
     "jpeg with zeros in a comment": lambda: jpeg(comment=bytes(5_000)),
 }
