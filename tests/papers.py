@@ -26,7 +26,7 @@ from worker.lanes import Lane
 from worker.planner import BatchPolicy
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from worker.jobs import Cancellation
 
@@ -45,8 +45,8 @@ UNAVAILABLE: Final = ItemFailed(ErrorCode.STORE_UNAVAILABLE, "no good answer")
 class Paper:
     """A document whose pages are lists of words; stands for bytes and a decoder."""
 
-    def __init__(self, content: str) -> None:
-        self.data = content.encode()
+    def __init__(self, content: str, data: bytes | None = None) -> None:
+        self.data = content.encode() if data is None else data
         self.pages_of_words = [page.split() for page in content.split("/")]
         self.pages = len(self.pages_of_words)
 
@@ -104,14 +104,14 @@ def said(crop: Crop) -> object:
 class Desk:
     """An engine with the three lanes, over stages that read words."""
 
-    def __init__(self) -> None:
+    def __init__(self, open_document: Callable[[Request], object] = opened) -> None:
         self.heard = Heard()
         self.pipeline = OcrPipeline("ocr-test", INFO)
         self.crops = Stage(CROPS, said)
         alone = BatchPolicy(max_batch_size=1, max_batch_tokens=1)
         self.engine = Engine(
             {
-                DOCUMENTS: Lane(Stage(DOCUMENTS, opened), alone, spawns=True, threads=2),
+                DOCUMENTS: Lane(Stage(DOCUMENTS, open_document), alone, spawns=True, threads=2),
                 PAGES: Lane(Stage(PAGES, laid_out), alone, depth=1, spawns=True),
                 CROPS: Lane(
                     self.crops, BatchPolicy(max_batch_size=8, max_batch_tokens=2_560, equal_lengths=True), depth=2
@@ -123,9 +123,15 @@ class Desk:
         self.engine.start()
 
     def read(self, *documents: dict[str, object], **fields: object) -> OcrResult:
+        return self.answer(self.finished(*documents, **fields))
+
+    def finished(self, *documents: dict[str, object], **fields: object) -> Job:
         job = self.job = Job("job", self.pipeline, 0.0)
         self.engine.submit(job, (), {"documents": list(documents), **fields})
         self.heard.wait_for("finished", job)
+        return job
+
+    def answer(self, job: Job) -> OcrResult:
         if job.error is not None:
             raise job.error
         return OcrResult.model_validate(self.pipeline.complete(job))

@@ -286,6 +286,8 @@ class Engine:
             spawned = [child for child in spawned if child.job in self._active or child.job in self._planned]
             for child in spawned:
                 child.job.pending += 1
+                if child.hold is not None:
+                    child.hold.items += 1
             self._waiting.add(child for child in spawned if child.outcome is None)
         self._settle([child for child in spawned if child.outcome is not None])
 
@@ -296,11 +298,17 @@ class Engine:
     def _settle(self, items: Sequence[Item]) -> None:
         """Count the outcomes of `items`; end the jobs that have no item left."""
         settled = Counter(item.job for item in items)
+        holds = [item.hold for item in items if item.hold is not None]
         with self._lock:
             for job, count in settled.items():
                 job.pending -= count
+            for hold in holds:
+                hold.items -= 1
             ended = [job for job in settled if job.pending == 0]
-        self._preparer.settled(Counter(item.job for item in items if not item.is_spawned))
+        ahead = Counter(item.job for item in items if not item.is_spawned)
+        if holds:
+            ahead.update({item.job: 0 for item in items})
+        self._preparer.settled(ahead)
         self._end(ended)
 
     def _end(self, jobs: Sequence[Job]) -> None:

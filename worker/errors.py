@@ -21,6 +21,8 @@ Foreign exceptions are turned into one of these where they enter: the session (o
 the pipeline (tokenizers, pydantic). No text here quotes what a ticket said.
 """
 
+from typing import Self
+
 from schemas.errors import ErrorCode
 
 
@@ -48,6 +50,10 @@ class ItemFailed(BatchmillError):  # noqa: N818 - an outcome as much as an error
         super().__init__(code, message)
         self.code = code
         self.message = message
+
+    def bare(self) -> Self:
+        """Return the same without the frames that it passed: an outcome is kept, and they hold what failed."""
+        return type(self)(self.code, self.message)
 
     def as_dict(self) -> dict[str, str]:
         """Return the wire form, as `schemas.errors.ItemError` describes it."""

@@ -50,7 +50,7 @@ def failure(exc: BaseException) -> ItemFailed:
     """
     match exc:
         case ItemFailed():
-            return exc
+            return exc.bare()
         case MemoryError():
             return ItemFailed(
                 ErrorCode.OUT_OF_MEMORY, "not enough memory for this item; shorten it or enlarge the worker"

@@ -17,6 +17,19 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
 
+@dataclass(slots=True, eq=False)
+class Hold:
+    """Memory that an item takes before it runs, and that it or those which it gave rise to need until they have run.
+
+    Attributes:
+        bytes: the most that it may come to; less once that is known.
+        items: how many still need it.
+    """
+
+    bytes: int
+    items: int = 1
+
+
 @dataclass(slots=True, eq=False, repr=False)  # a repr would quote the ticket
 class Item:
     """One unit of inference.
@@ -34,6 +47,7 @@ class Item:
         queued_s: when it came to the batcher.
         outcome: what the model returned for it, or `ItemFailed`; None until then.
         is_spawned: whether another item's outcome gave rise to it.
+        hold: what it takes of its job's allowance until it has its outcome; None = nothing.
     """
 
     job: Job
@@ -48,6 +62,7 @@ class Item:
     queued_s: float = 0.0
     outcome: object = None
     is_spawned: bool = False
+    hold: Hold | None = None
 
 
 @dataclass(slots=True, eq=False, repr=False)  # a repr would quote the ticket
@@ -75,6 +90,7 @@ class Job:
         labels: what a model chose for them, for its label shares; empty where models choose nothing.
         tokens, pixels: what models read of its items, in the unit of their kind.
         waiter: who waits for its items inside this process, where it is no message but a part of one.
+        allowance_bytes: what the holds of its items may come to; an item whose hold alone is more runs by itself.
     """
 
     id: str
@@ -102,6 +118,7 @@ class Job:
     tokens: int = 0
     pixels: int = 0
     waiter: Future[None] | None = None
+    allowance_bytes: int = 0
 
     def let_go(self) -> None:
         """Part from the items once nobody will read them: their circle would wait for the garbage collector."""

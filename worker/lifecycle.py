@@ -68,6 +68,7 @@ class BatchApp(Celery):  # type: ignore[misc] # celery has no types
     on_dead_letters: Callable[[], None]
 
     task_cls = "worker.task:PrivateTask"
+    amqp_cls = "worker.task:PrivateAmqp"
 
     def __init__(
         self,

@@ -117,6 +117,19 @@ def plan_batches(
     return batches[::-1]
 
 
+def plan_equal(lengths: Sequence[int], max_batch_size: int, max_batch_tokens: int) -> list[list[int]]:
+    """Partition rows into batches of one length each; arguments and result as those of `plan_batches`."""
+    alike: dict[int, list[int]] = {}
+    for index, length in enumerate(lengths):
+        alike.setdefault(length, []).append(index)
+    return [
+        indices[start : start + most]
+        for length, indices in sorted(alike.items())
+        for most in [max(1, min(max_batch_size, max_batch_tokens // max(length, 1)))]
+        for start in range(0, len(indices), most)
+    ]
+
+
 def cut(items: Sequence[Item], policy: BatchPolicy) -> Iterator[Batch]:
     """Plan items into batches of a policy; identical inputs share a row."""
     rows: dict[object, list[Item]] = {}
@@ -129,14 +142,6 @@ def cut(items: Sequence[Item], policy: BatchPolicy) -> Iterator[Batch]:
 
 
 def _planned(lengths: Sequence[int], policy: BatchPolicy) -> list[list[int]]:
-    if not policy.equal_lengths:
-        return plan_batches(lengths, policy.max_batch_size, policy.max_batch_tokens, policy.call_cost_tokens)
-    alike: dict[int, list[int]] = {}
-    for index, length in enumerate(lengths):
-        alike.setdefault(length, []).append(index)
-    return [
-        indices[start : start + most]
-        for length, indices in sorted(alike.items())
-        for most in [max(1, min(policy.max_batch_size, policy.max_batch_tokens // max(length, 1)))]
-        for start in range(0, len(indices), most)
-    ]
+    if policy.equal_lengths:
+        return plan_equal(lengths, policy.max_batch_size, policy.max_batch_tokens)
+    return plan_batches(lengths, policy.max_batch_size, policy.max_batch_tokens, policy.call_cost_tokens)

@@ -2,25 +2,24 @@
 
 A portion holds items of many jobs, so a tokenizer works on many texts a call; a job gives at most `PORTION_PER_JOB`
 items to each, so that a message of 10,000 tickets delays nobody, and it is prepared no further ahead than `lookahead`
-items, so that it costs little memory.
+items, nor than its allowance for what they hold, so that it costs little memory.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import deque
-from dataclasses import dataclass
-from itertools import islice
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from worker.errors import ItemFailed
 from worker.isolation import isolate, message_failure
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from contextlib import AbstractContextManager
 
-    from worker.jobs import Item, Job, Pipeline
+    from worker.jobs import Hold, Item, Job, Pipeline
 
 PORTION = 256
 PORTION_PER_JOB = 64
@@ -58,12 +57,45 @@ class Arrival:
 
 @dataclass(slots=True, eq=False)
 class _Opened:
-    """A job some of whose items are not prepared yet."""
+    """A job some of whose items are not prepared yet.
+
+    Attributes:
+        job: the job.
+        items: all of its items.
+        taken: how many of them were taken to be prepared.
+        ahead: how many of those have no outcome yet.
+        holds: what those need, and what they gave rise to.
+    """
 
     job: Job
-    items: Iterator[Item]
-    left: int
+    items: Sequence[Item]
+    taken: int = 0
     ahead: int = 0
+    holds: list[Hold] = field(default_factory=list)
+
+    @property
+    def left(self) -> int:
+        return len(self.items) - self.taken
+
+    def next_items(self, most: int) -> list[Item]:
+        """Return the next items, at most so many, as far as the job's allowance has room for what they hold."""
+        held_bytes = sum(hold.bytes for hold in self.holds)
+        fitting: list[Item] = []
+        for item in self.items[self.taken : self.taken + most]:
+            if item.hold is not None:
+                if held_bytes and held_bytes + item.hold.bytes > self.job.allowance_bytes:
+                    break
+                held_bytes += item.hold.bytes
+            fitting.append(item)
+        return fitting
+
+    def take(self, most: int) -> list[Item]:
+        """Take these items: they are ahead from now on."""
+        items = self.next_items(most)
+        self.taken += len(items)
+        self.ahead += len(items)
+        self.holds += [item.hold for item in items if item.hold is not None]
+        return items
 
 
 class Preparer:
@@ -91,12 +123,16 @@ class Preparer:
                 self._changed.notify()
 
     def settled(self, counts: Mapping[Job, int]) -> None:
-        """Take note how many items of each job got their outcome, so more of them may be prepared."""
+        """Take note how many items of each job got their outcome, so more of them may be prepared.
+
+        A job whose holds have changed is there too, be it with 0.
+        """
         with self._changed:
             for job, items in counts.items():
                 opened = self._opened.get(job)
                 if opened is not None:
                     opened.ahead -= items
+                    opened.holds = [hold for hold in opened.holds if hold.items]
                     self._changed.notify()
 
     def backlog(self) -> int:
@@ -158,7 +194,7 @@ class Preparer:
             return not self._closed
 
     def _may_go_on(self, opened: _Opened) -> bool:
-        return opened.ahead < self._lookahead
+        return opened.ahead < self._lookahead and (not opened.left or bool(opened.next_items(1)))
 
     def _open(self, arrival: Arrival) -> list[_Opened]:
         """Open a message; return it, or nothing if it is wrong as a whole."""
@@ -170,7 +206,7 @@ class Preparer:
             return []
         job.pending = len(job.items)
         self._sink.opened(job)
-        opened = _Opened(job, iter(job.items), len(job.items))
+        opened = _Opened(job, job.items)
         with self._changed:
             self._opened[job] = opened
         return [opened]
@@ -183,14 +219,12 @@ class Preparer:
             for opened in ready:
                 if self._opened.pop(opened.job, None) is None:
                     continue  # forgotten meanwhile
-                items = list(islice(opened.items, min(room, PORTION_PER_JOB)))
+                items = opened.take(min(room, PORTION_PER_JOB))
                 if items:
                     portion.setdefault(opened.job.pipeline, []).extend(items)
-                opened.ahead += len(items)
-                opened.left -= len(items)
                 room -= len(items)
-                if room == 0 or len(items) == PORTION_PER_JOB:
-                    self._opened[opened.job] = opened  # there may be more: back to the end of the line
+                if opened.left:
+                    self._opened[opened.job] = opened  # back to the end of the line
                 if room == 0:
                     break
         return portion

@@ -2,7 +2,8 @@
 
 Celery's tracer runs it once per job, after inference, so links, chains, chords, retries, events and signals are
 Celery's own. Requests hide their arguments: a stock producer puts their repr into the headers, and Celery shows it in
-events, logs, `inspect` and Flower.
+events, logs, `inspect` and Flower. What a worker publishes itself, the next task of a chain say, has no such repr: its
+arguments are what the task before returned, and that may be a document's text.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from celery import Task
+from celery.app.amqp import AMQP
 from celery.worker.request import Request
 from kombu.utils.json import dumps
 
@@ -61,6 +63,14 @@ class PrivateRequest(Request):  # type: ignore[misc] # celery has no types
         """Describe the request for `inspect`, always without its arguments."""
         shown: dict[str, object] = super().info(safe=True)
         return shown
+
+
+class PrivateAmqp(AMQP):  # type: ignore[misc] # celery has no types
+    """Writes messages whose headers do not quote their arguments, nor do the events of their sending."""
+
+    def as_task_v2(self, *args: Any, **options: Any) -> object:  # noqa: ANN401 - Celery's own signature
+        """Return a message of task protocol 2."""
+        return super().as_task_v2(*args, **options | {"argsrepr": HIDDEN, "kwargsrepr": HIDDEN})
 
 
 class PrivateTask(Task):  # type: ignore[misc] # celery has no types

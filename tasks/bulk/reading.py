@@ -18,7 +18,7 @@ from tasks.bulk.documents import documents
 from tasks.bulk.scans import Speed
 from tasks.bulk.tally import tally_pages
 from tasks.ocr.pipeline import Opening, page_result
-from tasks.ocr.stages import DOCUMENTS, Opened
+from tasks.ocr.stages import DOCUMENTS
 from worker.errors import ItemFailed
 from worker.jobs import Item
 from worker.planner import Batch
@@ -84,9 +84,9 @@ class DocumentReader:
         for asked, job in self._ended(self._first(span, MEASURED_DOCUMENTS)):
             outcome = _outcome(asked, job)
             if isinstance(outcome, Item):
-                opened = cast("Opened", outcome.outcome)
-                sizes.append(len(opened.document.data))
-                pages += self._pages_of(opened.document.pages)
+                opened = cast("Opening", outcome.source)
+                sizes.append(opened.size_bytes)
+                pages += self._pages_of(opened.of_pages)
                 read += len(opened.pages)
                 busy_s += job.inference_s if job is not None else 0.0
         if not read or not busy_s:
@@ -201,8 +201,9 @@ def _rows(asked: Asked, outcome: Item | ItemFailed) -> list[_Row]:
     document = {"file": asked.file, "row": asked.row, "uri": asked.uri}
     if isinstance(outcome, ItemFailed):
         return [document | {"error_code": outcome.code}]
-    document["pages"] = cast("Opened", outcome.outcome).document.pages
-    return [document | _page(page) for page in cast("Opening", outcome.source).pages]
+    opened = cast("Opening", outcome.source)
+    document["pages"] = opened.of_pages
+    return [document | _page(page) for page in opened.pages]
 
 
 def _page(item: Item) -> _Row:

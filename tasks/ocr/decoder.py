@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import threading
+import weakref
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -47,7 +48,7 @@ class Decoder:
         self._limits = limits
         self._turn = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
-        self._held: GuardedDocument | None = None
+        self._held: weakref.ref[GuardedDocument] | None = None  # the child has its bytes; here nobody needs them
         self._is_closed = False
 
     def __enter__(self) -> Self:
@@ -94,19 +95,13 @@ class Decoder:
             if self._process is None or self._process.poll() is not None:
                 self._start()
             answer = None
-            if self._held is not document:
+            if self._held is None or self._held() is not document:
                 self._held = None
                 answer = self._answer(Ask.OPEN, document.data)
-                self._held = document
+                self._held = weakref.ref(document)
             if index is None and answer is not None:
                 return answer
             return self._answer(Ask.PAGE, str(index).encode())
-
-    def release(self, document: GuardedDocument) -> None:
-        """Forget a document, so that its bytes are not kept; for `GuardedDocument`."""
-        with self._turn:
-            if self._held is document:
-                self._held = None
 
     def _answer(self, ask: Ask, content: bytes) -> tuple[dict[str, Any], Pixels]:
         process = self._process
@@ -180,8 +175,12 @@ class GuardedDocument:
         self.pages = 0
         self._decoder = decoder
 
-    def page(self, index: int) -> Page:
+    def page(self, index: int, decoder: Decoder | None = None) -> Page:
         """Have a page decoded; see `Document`. Waits while another thread uses the decoder.
+
+        Args:
+            index: from 0.
+            decoder: another one than that which opened it.
 
         Raises:
             ItemFailed: as `open_document` and the documents do, or `decode_timeout`, `out_of_memory`.
@@ -189,7 +188,7 @@ class GuardedDocument:
             ConfigError: the child had ended and cannot be started again.
         """
         check_index(index, self.pages)
-        facts, pixels = self._decoder.ask(self, index)
+        facts, pixels = (decoder or self._decoder).ask(self, index)
         source = facts["source"]
         dpi = source["dpi"] and (source["dpi"][0], source["dpi"][1])
         return Page(
@@ -199,5 +198,5 @@ class GuardedDocument:
         )
 
     def close(self) -> None:
-        """Let go of the document."""
-        self._decoder.release(self)
+        """Let go of the bytes; no page is to be had after that."""
+        self.data = b""

@@ -21,8 +21,9 @@ from PIL.JpegImagePlugin import JpegImageFile
 from schemas.errors import ErrorCode
 from tasks.ocr.flattening import MODES, finish, reduction
 from tasks.ocr.formats import Format, tiff_directories, tiff_of_page
+from tasks.ocr.jpeg import ends_early, has_hole
 from tasks.ocr.pages import Page, Source, Unit, check_index
-from tasks.ocr.png import is_complete
+from tasks.ocr.png import is_as_written, is_complete
 from worker.errors import ItemFailed
 
 if TYPE_CHECKING:
@@ -97,8 +98,7 @@ class ImageDocument:
         self._draft(image)
         self._check_memory(image, coefficient_bytes)
         image.load()
-        if self._form is Format.PNG and not _has_last_row(image) and not is_complete(data):
-            raise ItemFailed(ErrorCode.DAMAGED_DOCUMENT, "the image ends before its last row")
+        self._check_whole(image, data)
         orientation = _orientation(image)
         pixels = finish(image, dpi, orientation, (width, height), self._limits)
         if orientation >= _QUARTER_TURN:
@@ -127,6 +127,16 @@ class ImageDocument:
         needed_bytes = _pixel_bytes(image) + coefficient_bytes + _extra_bytes(image, self._form)
         if needed_bytes > self._limits.memory_bytes:
             raise _too_large(f"{needed_bytes >> 20} MiB to decode it")
+
+    def _check_whole(self, image: ImageFile, data: bytes) -> None:
+        """Refuse a picture that was decoded without a complaint although a part of it is gone."""
+        is_whole = True
+        if self._form is Format.PNG:
+            is_whole = is_as_written(data) and (_has_last_row(image) or is_complete(data))
+        elif self._form is Format.JPEG:
+            is_whole = not (has_hole(data) or ends_early(image, data))
+        if not is_whole:
+            raise ItemFailed(ErrorCode.DAMAGED_DOCUMENT, "a part of the image is missing")
 
 
 def _has_last_row(image: Image.Image) -> bool:

@@ -13,10 +13,11 @@ import numpy as np
 
 from schemas.errors import ErrorCode, MessageError
 from schemas.ocr import parse_ocr
+from tasks.ocr.limits import MIB, DocumentLimits
 from tasks.ocr.reader import page_of
 from tasks.ocr.stages import CROPS, DOCUMENTS, PAGES, Opened, PageOf, Request
 from worker.errors import ItemFailed
-from worker.jobs import Item, Job
+from worker.jobs import Hold, Item, Job
 from worker.metrics import OK
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 PAGE_BREAK: Final = "\f"
 NO_PIXELS: Final = np.empty((0, 0, 3), np.uint8)  # a crop is forgotten as soon as it has been read
+AHEAD_BYTES: Final = 128 * MIB  # of a message's documents, fetched before all of their pages are decoded
 
 _SCORE_DIGITS: Final = 4
 _PIXEL_DIGITS: Final = 1
@@ -36,9 +38,17 @@ _PIXEL_DIGITS: Final = 1
 
 @dataclass(slots=True)
 class Opening:
-    """A document, as the source of its item: the items of its pages, once it is open."""
+    """A document, as the source of its item; what it is, once it is open.
+
+    Attributes:
+        pages: the items of those that are asked for.
+        of_pages: how many it has.
+        size_bytes: of the file.
+    """
 
     pages: list[Item] = field(default_factory=list)
+    of_pages: int = 0
+    size_bytes: int = 0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -80,8 +90,9 @@ class OcrPipeline:
         request = parse_ocr(args, kwargs)
         self.check_model(request.model)
         job.request = request
+        job.allowance_bytes = AHEAD_BYTES
         job.items = [
-            Item(job, index, DocumentNode(request=document), DOCUMENTS)
+            Item(job, index, DocumentNode(request=document), DOCUMENTS, hold=Hold(_most_bytes(document)))
             for index, document in enumerate(request.documents)
         ]
 
@@ -109,6 +120,7 @@ class OcrPipeline:
         if isinstance(item.outcome, Opened):
             return _pages(item, item.outcome)
         layout, node = cast("Layout", item.outcome), cast("PageNode", item.source)
+        item.outcome = replace(layout, crops=())  # else the pixels of all lines would be kept until the message ends
         node.crops = [
             Item(
                 item.job,
@@ -121,7 +133,6 @@ class OcrPipeline:
             )
             for index, crop in enumerate(layout.crops)
         ]
-        item.outcome = replace(layout, crops=())  # or a document would hold the pixels of all its pages to its end
         return node.crops
 
     def complete(self, job: Job) -> dict[str, object]:
@@ -156,10 +167,28 @@ def _request(document: Document) -> Request | ItemFailed:
     )
 
 
+def _most_bytes(document: Document) -> int:
+    """Return what the document may have: of one inside the message, what its base64 makes."""
+    most = DocumentLimits().document_bytes
+    return min(most, len(document.content)) if isinstance(document.content, str) else most
+
+
 def _pages(item: Item, opened: Opened) -> list[Item]:
-    node = cast("Opening", item.source)
+    """Return the pages; from here on they alone keep the bytes, and the last that is decoded lets them go."""
+    node, item.outcome = cast("Opening", item.source), opened.pages
+    node.of_pages, node.size_bytes = opened.document.pages, len(opened.document.data)
+    if item.hold is not None:
+        item.hold.bytes = node.size_bytes
     node.pages = [
-        Item(item.job, index, PageNode(index + 1), PAGES, features=PageOf(opened.document, index), length=1)
+        Item(
+            item.job,
+            index,
+            PageNode(index + 1),
+            PAGES,
+            features=PageOf(opened.document, index),
+            length=1,
+            hold=item.hold,
+        )
         for index in opened.pages
     ]
     return node.pages

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from tasks.ocr.crops import Crop
 from worker.errors import ModelError
+from worker.planner import plan_equal
 
 MAX_BATCH_CROPS: Final = 8
 MAX_BATCH_WIDTH: Final = 2_560  # pixels, of all crops together
@@ -90,17 +91,11 @@ class Alphabet:
 
 
 def batches(crops: Sequence[Crop]) -> list[list[int]]:
-    """Put crops of equal padded width together, as indices: at most 8 crops and 2,560 pixels a batch.
+    """Put crops of equal padded width together, as indices, as a worker does: at most 8 crops and 2,560 pixels a batch.
 
     A wider crop runs alone.
     """
-    order = sorted(range(len(crops)), key=lambda index: crops[index].padded_width)
-    found: list[list[int]] = []
-    for width, group in groupby(order, key=lambda index: crops[index].padded_width):
-        size = max(1, min(MAX_BATCH_CROPS, MAX_BATCH_WIDTH // width))
-        indices = list(group)
-        found += [indices[start : start + size] for start in range(0, len(indices), size)]
-    return found
+    return plan_equal([crop.padded_width for crop in crops], MAX_BATCH_CROPS, MAX_BATCH_WIDTH)
 
 
 def lines(crops: Sequence[Crop], readings: Sequence[Reading]) -> dict[int, Reading]:

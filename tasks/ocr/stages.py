@@ -138,7 +138,7 @@ class DocumentStage(Stage):
             document = self._decoder.open(self._bytes(request))
             return Opened(document, _asked_for(request, document.pages))
         except ItemFailed as failed:
-            return failed
+            return failed.bare()
 
     def _bytes(self, request: Request) -> bytes:
         if request.content is not None:
@@ -171,22 +171,13 @@ class PageStage(Stage):
         return [self._layout(cast("PageOf", page), cancellation) for page in features]
 
     def _layout(self, page: PageOf, cancellation: Cancellation) -> object:
+        if not hasattr(self._mine, "decoder"):
+            self._mine.decoder = Decoder(self._limits)
         try:
-            image = self._mine_of(page.document).page(page.index).image
+            image = page.document.page(page.index, self._mine.decoder).image
         except ItemFailed as failed:
-            return failed
+            return failed.bare()
         return layout(image, self._networks, cancellation)
-
-    def _mine_of(self, document: GuardedDocument) -> GuardedDocument:
-        """Return the document as this thread's decoder has it: the same one again while its pages follow each other."""
-        mine = self._mine
-        if not hasattr(mine, "decoder"):
-            mine.decoder, mine.document, mine.opened = Decoder(self._limits), None, None
-        if mine.document is not document:
-            mine.document, mine.opened = document, GuardedDocument(mine.decoder, document.data)
-            mine.opened.pages = document.pages
-        opened: GuardedDocument = mine.opened
-        return opened
 
 
 class CropStage(Stage):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from contextlib import ExitStack, contextmanager
@@ -20,7 +21,17 @@ from rich.console import Console
 from tasks.ocr.build import build_ocr
 from tests.benchmarks import envs, report
 from tests.benchmarks.models import REPOSITORY
-from tests.benchmarks.ocr_measures import GOALS, PROFILES, RAPIDOCR, RAPIDOCR_CLS_OFF, Read, measures
+from tests.benchmarks.ocr_measures import (
+    FASTER_PADDLE,
+    FASTER_PADDLE_TINY,
+    GOALS,
+    PROFILES,
+    RAPIDOCR,
+    RAPIDOCR_CLS_OFF,
+    TESSERACT,
+    Read,
+    measures,
+)
 from tests.benchmarks.ocr_pages import SCANS, BenchDocument, bench_documents
 from worker.settings import load
 
@@ -30,10 +41,11 @@ if TYPE_CHECKING:
     from tests.benchmarks.ocr_measures import Round
 
 BENCH_DIR = REPOSITORY / ".bench"
-PEER = Path(__file__).with_name("peers") / "rapid_reader.py"
+PEERS = Path(__file__).with_name("peers")
+LANGUAGES = ("deu", "eng")
 ROUNDS = 3
 PLAIN_WIDTH = 120
-NAMED = ("numpy", "onnxruntime", "opencv-python-headless", "pillow", "rapidocr")
+NAMED = ("numpy", "onnxruntime", "opencv-python-headless", "pillow", "rapidocr", "faster-paddle")
 
 Json = dict[str, Any]  # what a contestant answers; Any as it is parsed JSON
 
@@ -94,14 +106,38 @@ def peak_rss_gib(command: Sequence[str]) -> float:
     return max(peaks, default=0) / 2**20
 
 
+def tesseract(console: Console) -> dict[str, list[str]]:
+    """Return how Tesseract is run; nothing, said aloud, where it or a language is not installed."""
+    found = shutil.which("tesseract")
+    known = subprocess.run([found, "--list-langs"], check=True, capture_output=True, text=True).stdout if found else ""
+    missing = [] if found else ["tesseract-ocr"]
+    missing += [f"tesseract-ocr-{language}" for language in LANGUAGES if language not in known.split()]
+    if missing:
+        console.print(f"Tesseract is left out: apt-get install {' '.join(missing)}")
+        return {}
+    return {TESSERACT: [sys.executable, str(PEERS / "tesseract_reader.py"), "+".join(LANGUAGES)]}
+
+
+def tesseract_version() -> dict[str, str]:
+    """Return Tesseract's version by name; nothing where it is not installed."""
+    found = shutil.which("tesseract")
+    if found is None:
+        return {}
+    said = subprocess.run([found, "--version"], check=True, capture_output=True, text=True).stdout
+    return {"tesseract": said.split()[1]}
+
+
 def main() -> None:
     """Read, print and save the figures."""
     console = Console(width=None if sys.stdout.isatty() else PLAIN_WIDTH)
     machine, cache = report.this_machine(), load().cache_dir
-    rapid = str(envs.python_of("rapidocr", BENCH_DIR))
+    rapid, faster_paddle = (str(envs.python_of(name, BENCH_DIR)) for name in ("rapidocr", "faster-paddle"))
     commands = {
-        RAPIDOCR: [rapid, str(PEER), "default"],
-        RAPIDOCR_CLS_OFF: [rapid, str(PEER), "cls-off"],
+        RAPIDOCR: [rapid, str(PEERS / "rapid_reader.py"), "default"],
+        RAPIDOCR_CLS_OFF: [rapid, str(PEERS / "rapid_reader.py"), "cls-off"],
+        FASTER_PADDLE: [faster_paddle, str(PEERS / "faster_paddle_reader.py"), "small"],
+        FASTER_PADDLE_TINY: [faster_paddle, str(PEERS / "faster_paddle_reader.py"), "tiny"],
+        **tesseract(console),
         **{name: _ours(build_ocr(cache, name, console.print)) for name in PROFILES},
     }
     documents = bench_documents(BENCH_DIR / "ocr-pages", cache / "wheels")
@@ -115,6 +151,8 @@ def main() -> None:
     versions = {
         "batchmill": envs.versions_of(Path(sys.executable), NAMED),
         "rapidocr": envs.versions_of(Path(rapid), NAMED),
+        "faster-paddle": envs.versions_of(Path(faster_paddle), NAMED),
+        "tesseract": tesseract_version(),
     }
     report.save(BENCH_DIR / "ocr.json", machine, versions, figures, list(_records(rounds)))
     console.print(f"Saved {BENCH_DIR / 'ocr.json'}")

@@ -23,6 +23,15 @@ if TYPE_CHECKING:
 RAPIDOCR = "rapidocr"
 RAPIDOCR_CLS_OFF = "rapidocr_cls_off"
 PROFILES = ("accurate", "latin", "fast", "tiny")
+TESSERACT = "tesseract"
+FASTER_PADDLE = "faster_paddle"
+FASTER_PADDLE_TINY = "faster_paddle_tiny"
+# Peers that set no goal, each with the profiles that are told beside it.
+OTHERS: Mapping[str, tuple[str, ...]] = {
+    TESSERACT: ("accurate", "fast"),
+    FASTER_PADDLE: ("accurate", "fast"),
+    FASTER_PADDLE_TINY: ("tiny",),
+}
 
 TOLERANCE = 0.005
 GOALS: Mapping[str, Goal] = {
@@ -67,14 +76,15 @@ def measures(rounds: Sequence[Round], documents: Sequence[BenchDocument], peak_r
     upright = [document for document in documents if document.is_upright]
     quality = {who: _quality(reads, upright) for who, reads in first.items()}
 
-    def speed(who: str) -> float:
-        return median(_cpu_s(of[RAPIDOCR]) / _cpu_s(of[who]) for of in rounds)
+    def speed(who: str, peer: str = RAPIDOCR) -> float:
+        return median(_cpu_s(of[peer]) / _cpu_s(of[who]) for of in rounds)
 
     def delta(who: str, peer: str, index: int) -> float:
         return quality[who][index] - quality[peer][index]
 
     return {
         **{f"{who}_vs_rapidocr": speed(who) for who in PROFILES},
+        **{f"{who}_vs_{peer}": speed(who, peer) for peer, own in OTHERS.items() if peer in first for who in own},
         "identical_lines": _identical(first[RAPIDOCR_CLS_OFF], first["accurate"], upright),
         "recall_delta_accurate": delta("accurate", RAPIDOCR_CLS_OFF, 0),
         "precision_delta_accurate": delta("accurate", RAPIDOCR_CLS_OFF, 1),

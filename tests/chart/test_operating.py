@@ -11,6 +11,7 @@ from typing import Final
 
 import pytest
 import yaml
+
 from tests.chart.rendering import CHART, case, rendered, run_helm
 from tests.chart.tools import HELMS, promtool
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 import yaml
+
 from worker.metrics import CATALOGUE
 
 ROOT: Final = Path(__file__).parents[2]

@@ -19,14 +19,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from worker.ops.probes import probing
-
 from tasks.app import create_app, load_workload
 from tasks.classify.pipeline import text_of
 from tasks.commands.worker import leave, run, wait_for_broker
 from tests.faults.steps import Traps, set_traps
 from worker import logs
 from worker.lifecycle import Workload
+from worker.ops.probes import probing
 from worker.settings import load
 
 if TYPE_CHECKING:

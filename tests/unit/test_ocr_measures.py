@@ -4,7 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.benchmarks.ocr_measures import PROFILES, RAPIDOCR, RAPIDOCR_CLS_OFF, Read, measures, recall_and_precision
+from tests.benchmarks.ocr_measures import (
+    PROFILES,
+    RAPIDOCR,
+    RAPIDOCR_CLS_OFF,
+    TESSERACT,
+    Read,
+    measures,
+    recall_and_precision,
+)
 from tests.benchmarks.ocr_pages import BenchDocument
 
 UPRIGHT = BenchDocument("a.png", (Path("a.npy"),), "one two two three", is_upright=True)
@@ -38,3 +46,17 @@ def test_speed_is_a_ratio_within_a_round_and_quality_is_over_upright_pages() -> 
     assert figures["recall_delta_fast"] == 1.0
     assert figures["recall_accurate_turned_too"] == 0.5
     assert figures["peak_rss_gib"] == 0.5
+
+
+def test_a_peer_that_may_be_missing_is_told_where_it_was_there() -> None:
+    said = {"a.png": Read(("one two two three",), 2.0)}
+    names = [*PROFILES, RAPIDOCR, RAPIDOCR_CLS_OFF]
+    without = measures([dict.fromkeys(names, said)], [UPRIGHT], 0.5)
+    figures = measures([dict.fromkeys(names, said) | {TESSERACT: {"a.png": Read(("one",), 3.0)}}], [UPRIGHT], 0.5)
+
+    assert {name for name in figures if TESSERACT in name} == {
+        *("accurate_vs_tesseract", "fast_vs_tesseract", "cpu_s_tesseract"),
+        *("recall_tesseract", "precision_tesseract", "recall_tesseract_turned_too"),
+    }
+    assert not any(TESSERACT in name for name in without)
+    assert (figures["accurate_vs_tesseract"], figures["recall_tesseract"]) == (1.5, 0.25)

@@ -2,19 +2,46 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import threading
+from typing import TYPE_CHECKING, Any, cast
+from weakref import WeakSet
 
 import pytest
 
 from schemas.errors import ErrorCode, MessageError
-from tasks.ocr.pipeline import OcrPipeline
-from tasks.ocr.stages import CROPS
-from tests.papers import INFO, Desk
+from tasks.ocr.limits import MIB
+from tasks.ocr.pipeline import AHEAD_BYTES, OcrPipeline
+from tasks.ocr.stages import CROPS, Opened, Request
+from tests.papers import DAMAGED, INFO, Desk, Paper
 from worker.jobs import Job
 from worker.metrics import PADDED_UNITS, REAL_UNITS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from tasks.ocr.layout import Layout
+    from tasks.ocr.pipeline import DocumentNode
+
+
+class Store:
+    """Opens documents of 40 MiB and two pages, and knows how many of them anybody still has."""
+
+    def __init__(self) -> None:
+        self.most = 0
+        self._papers: WeakSet[Paper] = WeakSet()
+        self._lock = threading.Lock()
+
+    def opened(self, request: Request) -> object:
+        if request.uri == "s3://scans/torn":
+            return DAMAGED
+        paper: Any = Paper("one/two", bytes(40 * MIB))
+        with self._lock:
+            self._papers.add(paper)
+            self.most = max(self.most, len(self._papers))
+        return Opened(paper, range(2))
+
+    def held(self) -> int:
+        return len(self._papers)
 
 
 @pytest.fixture
@@ -110,6 +137,27 @@ def test_lines_of_equal_width_share_a_batch_whichever_document_they_are_of(desk:
     assert found.timings.lines == 6
     assert sum(desk.crops.calls) == 6
     assert found.timings.pages == 6
+
+
+def test_a_message_holds_few_documents_at_a_time_and_none_after_its_last_page_however_many_it_names() -> None:
+    store = Store()
+    desk = Desk(store.opened)
+    names = [f"s3://scans/{'torn' if number % 5 == 0 else number}" for number in range(60)]
+    job = desk.finished(*({"id": str(number), "uri": name} for number, name in enumerate(names)))
+    desk.engine.stop(1.0)
+
+    assert [len(one.pages) for one in desk.answer(job).results] == [0, 2, 2, 2, 2] * 12
+    assert 1 < store.most <= AHEAD_BYTES // (40 * MIB)
+    assert store.held() == 0
+
+
+def test_what_is_kept_of_a_page_until_its_message_ends_has_no_pixels(desk: Desk) -> None:
+    job = desk.finished({"id": "a", "content": "one two/three"})
+    (document,) = job.items
+
+    assert len(desk.answer(job).results[0].pages) == 2
+    pages = [page.outcome for page in cast("DocumentNode", document.source).pages]
+    assert [page.crops for page in cast("list[Layout]", pages)] == [(), ()]
 
 
 @pytest.mark.parametrize(

@@ -6,27 +6,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from schemas.errors import ErrorCode
 from tasks.ocr.decoder import Decoder
 from tasks.ocr.limits import DocumentLimits
-from tests.peaks import ROOT
+from tests.shared_scans import ERRORS, FILES, FOLDER, MISSING, PAGES
 from worker.errors import ItemFailed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-FOLDER = ROOT.parent / "shared" / "data" / "ocr"
-FILES = sorted(path.name for path in FOLDER.iterdir() if path.is_file()) if FOLDER.is_dir() else []
-PAGES = {"de_multipage.tif": 3, "de_scanned_2p.pdf": 2, "en_cardinal_4rot.pdf": 4}
-ERRORS = {
-    "MANIFEST.tsv": ErrorCode.UNSUPPORTED_FORMAT,
-    "x_bomb_60000.png": ErrorCode.IMAGE_TOO_LARGE,
-    "x_empty.jpg": ErrorCode.EMPTY_DOCUMENT,
-    "x_notimage.png": ErrorCode.UNSUPPORTED_FORMAT,
-    "x_truncated.jpg": ErrorCode.DAMAGED_DOCUMENT,
-    "x_truncated.png": ErrorCode.DAMAGED_DOCUMENT,
-}
-pytestmark = pytest.mark.skipif(not FILES, reason="no shared/data/ocr beside the repository")
+    from schemas.errors import ErrorCode
+
+pytestmark = pytest.mark.skipif(not FILES, reason=MISSING)
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker.planner import plan_batches
+from worker.planner import plan_batches, plan_equal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -81,6 +81,19 @@ def test_a_row_over_the_token_budget_runs_alone() -> None:
 )
 def test_padding_is_weighed_against_calls(call_cost: float, batches: list[list[int]]) -> None:
     assert plan_batches([10, 20], 32, 512, call_cost) == batches
+
+
+@given(LENGTHS, st.integers(1, 40), st.integers(1, 600))
+def test_batches_of_one_length_hold_every_row_once_and_keep_both_caps(
+    lengths: list[int], size: int, tokens: int
+) -> None:
+    batches = plan_equal(lengths, size, tokens)
+
+    assert sorted(index for batch in batches for index in batch) == list(range(len(lengths)))
+    assert all(len({lengths[index] for index in batch}) == 1 for batch in batches)
+    assert all(_is_allowed(batch, lengths, size, tokens) for batch in batches if len(batch) > 1)
+    fullest = {length: max(1, min(size, tokens // max(1, length))) for length in lengths}
+    assert len(batches) == sum(-(-lengths.count(length) // most) for length, most in fullest.items())
 
 
 @pytest.mark.parametrize("seed", range(8))

@@ -12,10 +12,11 @@ from schemas.errors import ErrorCode, MessageError
 from tests.echo import EchoPipeline, message, outcomes
 from tests.services import wait_until
 from worker.errors import ItemFailed
+from worker.jobs import Hold
 from worker.preparing import ARRIVALS_PER_STEP, PORTION, PORTION_PER_JOB, Arrival, Preparer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from worker.jobs import Item, Job
 
@@ -53,6 +54,24 @@ class Sink:
     def count(self, job: Job) -> int:
         """Items of `job` that have come."""
         return sum(item.job is job for item in self.items)
+
+
+class HoldingPipeline(EchoPipeline):
+    """Each text is a number: the bytes that its item holds; a job may hold 100."""
+
+    def open(self, job: Job, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
+        super().open(job, args, kwargs)
+        job.allowance_bytes = 100
+        for item in job.items:
+            item.hold = Hold(int(str(item.source)))
+
+
+def let_go(preparing: Preparing, *items: Item) -> None:
+    """Say that these items, and what they gave rise to, have run."""
+    for item in items:
+        assert item.hold is not None
+        item.hold.items = 0
+    preparing.preparer.settled({items[0].job: 0})
 
 
 class Preparing:
@@ -134,6 +153,51 @@ def test_a_message_is_prepared_no_further_ahead_than_its_items_get_their_outcome
 
     assert LOOKAHEAD <= ahead < LOOKAHEAD + PORTION_PER_JOB
     assert preparing.sink.count(big) == 2 * ahead
+
+
+def test_a_message_is_prepared_as_far_as_its_allowance_goes_and_further_once_something_is_let_go(
+    preparing: Preparing,
+) -> None:
+    job = preparing.submit(["40"] * 10, HoldingPipeline())
+    preparing.step(5)
+    assert preparing.sink.items == job.items[:2]
+
+    let_go(preparing, job.items[0])
+    preparing.step(5)
+    assert preparing.sink.items == job.items[:3]
+
+    let_go(preparing, *job.items[1:3])
+    preparing.step(5)
+    assert preparing.sink.items == job.items[:5]
+
+
+def test_what_an_item_turns_out_not_to_need_is_there_for_the_next(preparing: Preparing) -> None:
+    job = preparing.submit(["90"] * 3, HoldingPipeline())
+    preparing.step(5)
+    assert preparing.sink.items == job.items[:1]
+
+    assert job.items[0].hold is not None
+    job.items[0].hold.bytes = 10
+    preparing.preparer.settled({job: 0})
+    preparing.step(5)
+    assert preparing.sink.items == job.items[:2]
+
+
+def test_an_item_beyond_the_allowance_is_prepared_when_nothing_else_is_held(preparing: Preparing) -> None:
+    job = preparing.submit(["10", "500", "10"], HoldingPipeline())
+    for ready in (1, 2, 3):
+        preparing.step(5)
+        assert preparing.sink.items == job.items[:ready]
+        let_go(preparing, job.items[ready - 1])
+
+
+def test_a_message_that_holds_all_it_may_does_not_hold_up_others(preparing: Preparing) -> None:
+    preparing.submit(["100"] * 10, HoldingPipeline())
+    other = preparing.submit(["100"] * 2, HoldingPipeline())
+    preparing.step(5)
+
+    assert preparing.sink.count(other) == 1
+    assert len(preparing.sink.items) == 2
 
 
 def test_a_step_opens_only_so_many_messages_that_the_first_are_not_kept_waiting(preparing: Preparing) -> None:

@@ -29,7 +29,6 @@ REQUEST_S: Final = 5.0  # from the connection to the last byte of the answer
 MOST_CONNECTIONS: Final = 32
 HEAD_BYTES: Final = 16 * 1024
 STOP_S: Final = 2.0
-LOOK_S: Final = 0.1
 TEXT: Final = "text/plain; charset=utf-8"
 JSON: Final = "application/json"
 
