@@ -17,13 +17,12 @@ from tasks.ocr.crops import Crop
 from tasks.ocr.layout import Layout
 from tasks.ocr.pipeline import OcrPipeline
 from tasks.ocr.recognition import Reading
-from tasks.ocr.stages import CROPS, DOCUMENTS, PAGES, Opened, PageOf, Request
+from tasks.ocr.stages import CROPS, DOCUMENTS, PAGES, Opened, PageOf, Request, lanes
 from tests.echo import Heard
 from worker.engine import Engine
 from worker.errors import ItemFailed
 from worker.jobs import Job
-from worker.lanes import Lane
-from worker.planner import BatchPolicy
+from worker.metering import Meter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -107,19 +106,11 @@ class Desk:
     def __init__(self, open_document: Callable[[Request], object] = opened) -> None:
         self.heard = Heard()
         self.pipeline = OcrPipeline("ocr-test", INFO)
-        self.crops = Stage(CROPS, said)
-        alone = BatchPolicy(max_batch_size=1, max_batch_tokens=1)
-        self.engine = Engine(
-            {
-                DOCUMENTS: Lane(Stage(DOCUMENTS, open_document), alone, spawns=True, threads=2),
-                PAGES: Lane(Stage(PAGES, laid_out), alone, depth=1, spawns=True),
-                CROPS: Lane(
-                    self.crops, BatchPolicy(max_batch_size=8, max_batch_tokens=2_560, equal_lengths=True), depth=2
-                ),
-            },
-            self.heard,
-            runners=1,
-        )
+        self.crops: Any = Stage(CROPS, said)
+        documents: Any = Stage(DOCUMENTS, open_document)
+        pages: Any = Stage(PAGES, laid_out)
+        self.meter = Meter()
+        self.engine = Engine(lanes(documents, pages, self.crops), self.heard, runners=1, meter=self.meter)
         self.engine.start()
 
     def read(self, *documents: dict[str, object], **fields: object) -> OcrResult:

@@ -14,6 +14,7 @@ from tasks.ocr.pipeline import AHEAD_BYTES, OcrPipeline
 from tasks.ocr.stages import CROPS, Opened, Request
 from tests.papers import DAMAGED, INFO, Desk, Paper
 from worker.jobs import Job
+from worker.metering import RUNNERS
 from worker.metrics import PADDED_UNITS, REAL_UNITS
 
 if TYPE_CHECKING:
@@ -87,6 +88,13 @@ def test_documents_and_pixels_are_counted_for_the_metrics(desk: Desk) -> None:
     )
     assert list(desk.job.outcomes) == ["forbidden_uri", "ok", "ok", "damaged_document"]
     assert (desk.job.pixels, desk.job.tokens, desk.job.labels) == (3 * 100 * 60, 0, ())
+
+
+def test_autoscaling_counts_a_message_by_its_pages(desk: Desk) -> None:
+    desk.read({"id": "far", "uri": "s3://elsewhere/a"}, {"id": "good", "content": "one two/three/four five/torn"})
+    desk.read({"id": "good", "content": "one two"})
+    desk.meter.rates.done("", 0, {RUNNERS: 10.0})
+    assert desk.meter.rates.news() == {"": pytest.approx(2 / 10, rel=0.02)}  # two messages of 2.5 pages in 10 s
 
 
 def test_what_a_line_is_padded_by_itself_is_no_real_input(desk: Desk) -> None:
