@@ -50,7 +50,7 @@ lock: setup  ## Renew the locked requirements
 	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --quiet --upgrade \
 	  pyproject.toml -o $(LOCKS)/worker.txt
 	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --quiet \
-	  pyproject.toml --extra build --extra demo --extra ocr --group dev -c $(LOCKS)/worker.txt -o $(LOCKS)/dev.txt
+	  pyproject.toml --extra build --extra demo --extra ocr --extra simulate --group dev -c $(LOCKS)/worker.txt -o $(LOCKS)/dev.txt
 	echo setuptools | $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --quiet \
 	  pyproject.toml - --extra build -c $(LOCKS)/dev.txt -o $(LOCKS)/build.txt
 	echo 'onnxruntime-gpu[cuda,cudnn]' | $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --quiet \
