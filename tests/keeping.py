@@ -8,6 +8,7 @@ from tests.services import wait_until
 from worker.custody import Custody
 from worker.keeper import Keeper
 from worker.ledger import Ledger, Terms
+from worker.metering import Meter
 from worker.tallies import Tallies
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ class Kept:
         lost: what it was told to be lost.
         deaths: one for each time that it was told of dead letters.
         revoked: what Celery has heard.
-        service_rates: what it says of its queues.
+        meter: what it says of its queues.
         heard: one for each time that the broker answered.
     """
 
@@ -35,7 +36,7 @@ class Kept:
         self.deaths: list[None] = []
         self.revoked: set[str] = set()
         self.rate = 12.345
-        self.service_rates: dict[str, float] = {}
+        self.meter = Meter()
         self.tallies = Tallies()
         self.heard: list[None] = []
         self.keeper = Keeper(
@@ -45,7 +46,7 @@ class Kept:
             on_dead=lambda: self.deaths.append(None),
             revoked=lambda: self.revoked,
             rate=lambda: self.rate,
-            service_rates=lambda: self.service_rates,
+            meter=self.meter,
             tallies=self.tallies,
             heard=lambda: self.heard.append(None),
         )

@@ -43,9 +43,9 @@ if TYPE_CHECKING:
 
     from worker.custody import Custody
     from worker.engine import Engine
-    from worker.jobs import Job
+    from worker.jobs import Charge, Job
+    from worker.metering import Meter
     from worker.metrics import Metric
-    from worker.rates import ServiceRates
     from worker.slots import Slot
     from worker.tallies import Labels, Tallies
 
@@ -59,20 +59,18 @@ _ENDS: Final = {
 
 @dataclass(slots=True)
 class _Alike:
-    """Messages of one task, queue, state and lane: how many, and what they came to."""
+    """Messages of one task, charge, state and lane: how many, and what they came to."""
 
     messages: int = 0
     outcomes: list[str] = field(default_factory=list)
     labels: list[str] = field(default_factory=list)
     tokens: int = 0
     pixels: int = 0
-    runner_s: float = 0.0
-    slot_s: float = 0.0
 
 
 class _Key(NamedTuple):
     task: str
-    queue: str
+    charge: Charge
     state: str
     lane: str
 
@@ -82,30 +80,26 @@ class Accounts:
 
     Args:
         tallies: where it is counted.
-        rates: where it is noted what the messages took.
-        runners: threads that run batches.
+        meter: where it is noted what the messages took.
     """
 
-    def __init__(self, tallies: Tallies, rates: ServiceRates, runners: int) -> None:
+    def __init__(self, tallies: Tallies, meter: Meter) -> None:
         self._tallies = tallies
-        self._rates = rates
-        self._runners = runners
+        self._meter = meter
         self._group: dict[_Key, _Alike] = {}
 
-    def job(self, task: str, queue: str, state: str, job: Job) -> None:
+    def job(self, task: str, state: str, job: Job) -> None:
         """Take a batched message into the group."""
-        alike = self._alike(task, queue, state, job.items[0].lane if job.outcomes else "")
+        alike = self._alike(task, job.charge, state, job.items[0].lane if job.outcomes else "")
         alike.outcomes += job.outcomes
         alike.labels += job.labels
         alike.tokens += job.tokens
         alike.pixels += job.pixels
-        alike.runner_s += job.runner_s
 
-    def slot(self, task: str, queue: str, state: str, slot: Slot, slots: int) -> None:
+    def slot(self, task: str, state: str, slot: Slot, slots: int) -> None:
         """Take a message into the group that ran outside the batcher, on one of so many threads."""
-        alike = self._alike(task, queue, state, "")
-        alike.runner_s += slot.runner_s
-        alike.slot_s += slot.work_s() / slots
+        self._alike(task, slot.charge, state, "")
+        self._meter.vacated(slot, slots, messages=int(state in _ENDS))
 
     def record(self, finisher_s: float, commit_s: float) -> None:
         """Count the group and begin another.
@@ -119,15 +113,10 @@ class Accounts:
         self._tallies.note(amounts, [(STAGE, ("commit",), commit_s)])
         messages = sum(alike.messages for alike in group.values())
         for key, alike in group.items():
-            took = {
-                "runners": alike.runner_s / self._runners,
-                "finisher": finisher_s * alike.messages / messages,
-                "slots": alike.slot_s,
-            }
-            self._rates.note(key.queue, alike.messages if key.state in _ENDS else 0, took)
+            self._meter.committed(key.charge, finisher_s * alike.messages / messages)
 
-    def _alike(self, task: str, queue: str, state: str, lane: str) -> _Alike:
-        key = _Key(task, queue, state, lane)
+    def _alike(self, task: str, charge: Charge, state: str, lane: str) -> _Alike:
+        key = _Key(task, charge, state, lane)
         alike = self._group.get(key)
         if alike is None:
             alike = self._group[key] = _Alike()

@@ -29,6 +29,7 @@ from worker.errors import Cancelled, Draining, ItemFailed
 from worker.floor import Floor
 from worker.isolation import failure, isolate
 from worker.lanes import Lanes
+from worker.metering import Meter
 from worker.metrics import STAGE
 from worker.preparing import Arrival, Preparer
 from worker.stats import Stats, attribute, size_of, tally_batch
@@ -58,6 +59,7 @@ class Engine:
         batch_timeout_s: a batch that runs longer is cancelled, and bisected.
         stuck_grace_s: a cancelled batch that runs this much longer breaks the engine.
         tallies: where batches and stages are counted; None = nobody asks.
+        meter: where it is measured who is busy for whom; None = nobody asks.
     """
 
     def __init__(  # noqa: PLR0913 - what it runs and its limits, one each
@@ -69,6 +71,7 @@ class Engine:
         batch_timeout_s: float = 60.0,
         stuck_grace_s: float = 20.0,
         tallies: Tallies | None = None,
+        meter: Meter | None = None,
     ) -> None:
         self.lanes = dict(lanes)
         self.runners = runners
@@ -84,6 +87,8 @@ class Engine:
         self._floor = Floor()
         self.stats = Stats()
         self.tallies = tallies or Tallies()
+        self.meter = meter or Meter()
+        self._unit_lanes = {name for name, lane in lanes.items() if lane.is_unit}
         self._preparing_since_s: float | None = None
         bodies: dict[str, Callable[[], None]] = {"preparer": self._preparer.run}
         bodies |= {name: partial(self._run, lanes) for name, lanes in self._waiting.crews(runners).items()}
@@ -191,13 +196,16 @@ class Engine:
     # What the preparer tells us.
 
     def opened(self, job: Job) -> None:
-        """Take note of a job whose items are known."""
+        """Take note of a job whose items are known, and of one kind."""
+        if not job.items or self._units(job.items[:1]):
+            self.meter.opened(job, len(job.items))
         if not job.items:
             self._end([job])
 
     def failed(self, job: Job, error: BaseException) -> None:
         """End a job whose message is wrong as a whole."""
         job.error = error
+        self.meter.opened(job, 0)
         with self._lock:
             if job not in self._active:  # dropped while it was opened
                 return
@@ -226,7 +234,9 @@ class Engine:
                 self._preparer.forget(job)  # dropped while it was opened
             items = [item for item in items if item.job in self._active]
             self._waiting.add(item for item in items if item.outcome is None)
-        self._settle([item for item in items if item.outcome is not None])
+        failed = [item for item in items if item.outcome is not None]
+        self.meter.settled(self._units(failed))
+        self._settle(failed)
 
     # What a runner does.
 
@@ -266,7 +276,8 @@ class Engine:
                 job.queue_wait_s = max(0.0, started_s - job.enqueued_s)
             self.tallies.observe(STAGE, ("queue_wait",), [job.queue_wait_s for job in first])
         self._listener.started(first)
-        outcomes = isolate(batch.rows, lambda rows: self._call(lane.model, rows))
+        with self.meter.running(lane, batch, self.runners):
+            outcomes = isolate(batch.rows, lambda rows: self._call(lane.model, rows))
         elapsed_s, size = monotonic() - started_s, size_of(batch)
         with self._lock:
             attribute(batch, jobs, elapsed_s, is_runner=not lane.threads)
@@ -286,8 +297,17 @@ class Engine:
             spawned = [child for child in spawned if child.job in self._active or child.job in self._planned]
             for child in spawned:
                 child.job.pending += 1
-            self._waiting.add(child for child in spawned if child.outcome is None)
+            waiting = [child for child in spawned if child.outcome is None]
+            self._waiting.add(waiting)
+        units = Counter(child.job for child in self._units(waiting))
+        for item in items:
+            if not (item.is_spawned or item.lane in self._unit_lanes):  # such as a document: so many pages
+                self.meter.opened(item.job, units.pop(item.job, 0), part=1 / max(len(item.job.items), 1))
         self._settle([child for child in spawned if child.outcome is not None])
+
+    def _units(self, items: Sequence[Item]) -> list[Item]:
+        """Return those of `items` that the size of a message is counted in."""
+        return [item for item in items if item.lane in self._unit_lanes]
 
     def _call(self, model: Model, rows: Sequence[tuple[Item, ...]]) -> Sequence[object]:
         with self._watchdog.watch() as cancellation:

@@ -8,13 +8,23 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from schemas.names import Band
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping, Sequence
     from concurrent.futures import Future
+
+
+class Charge(NamedTuple):
+    """Whose work something is, as autoscaling counts it: the queue of its message, and the band."""
+
+    queue: str
+    band: int  # a plain number: an enumeration's members are slow to look up by
+
+
+NOBODY: Final = Charge("", 0)
 
 
 @dataclass(slots=True, eq=False, repr=False)  # a repr would quote the ticket
@@ -60,6 +70,7 @@ class Job:
         pipeline: what understands it.
         enqueued_s: since when it waits: when it was enqueued where the producer said so, else when it came.
         band: its priority.
+        charge: whose work it is; a part of a message runs at another band than that came with.
         context: whatever its owner attaches; the engine never looks.
         deadline_s: when its producer stops waiting; None = never.
         queue_wait_is_lower_bound: the producer did not say when it enqueued.
@@ -81,6 +92,7 @@ class Job:
     pipeline: Pipeline
     enqueued_s: float
     band: Band = Band.INTERACTIVE
+    charge: Charge = NOBODY
     context: object = None
     deadline_s: float | None = None
     queue_wait_s: float = 0.0

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from worker.custody import Custody
     from worker.ledger import Swept, Terms
+    from worker.metering import Meter
     from worker.tallies import Tallies
 
 log = structlog.get_logger(__name__)
@@ -44,7 +45,7 @@ class Keeper:
         on_dead: told, from this thread, that messages went to the dead letters.
         revoked: the task ids that Celery has heard a revoke for.
         rate: items a second that this worker gets done when busy.
-        service_rates: messages a second that it ends of each queue when busy, as far as there is news.
+        meter: what it gets done of each queue when busy, and how busy it is.
         tallies: where renewals and what was swept are counted.
         heard: told, from this thread, that the broker has answered.
     """
@@ -58,7 +59,7 @@ class Keeper:
         on_dead: Callable[[], None],
         revoked: Callable[[], Collection[str]],
         rate: Callable[[], float],
-        service_rates: Callable[[], Mapping[str, float]],
+        meter: Meter,
         tallies: Tallies,
         heard: Callable[[], None],
     ) -> None:
@@ -69,7 +70,7 @@ class Keeper:
         self._on_dead = on_dead
         self._revoked = revoked
         self._rate = rate
-        self._service_rates = service_rates
+        self._meter = meter
         self._tallies = tallies
         self._heard = heard
         self._noted_rate = ""
@@ -113,7 +114,7 @@ class Keeper:
     def _renew(self) -> None:
         held = self._custody.all()
         try:
-            lost = self._custody.ledger.renew(held, self._service_rates())
+            lost = self._custody.ledger.renew(held, self._meter.rates.news(), self._meter.loads.now())
         except RedisError:
             self._tallies.add((LEASE_RENEWALS, ("failed",), 1 + len(held)))
             raise

@@ -30,7 +30,10 @@ RATES: Final = PREFIX + "rates"
 """Hash: worker incarnation → items a second that it gets done when busy."""
 
 SERVICE_RATES: Final = PREFIX + "service_rates"
-"""Hash: queue → messages a second that one busy worker of it ends, smoothed over workers and time."""
+"""Hash: queue → messages a second that one busy worker of it gets done, smoothed over workers and time."""
+
+LOADS: Final = PREFIX + "loads"
+"""Hash: worker incarnation → how busy it was lately, a line for each queue: interactive, normal, bulk, queue."""
 
 BULK_DONE: Final = PREFIX + "bulk_done"
 """Sorted set with the one member `last` → when the last bulk run was finalised."""

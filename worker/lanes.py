@@ -30,6 +30,7 @@ class Lane:
         depth: of the lanes that wait, the deeper goes first within a band: items spawn items for deeper lanes, and
             what has begun is ended before more is begun.
         spawns: whether `Pipeline.spawn` is asked about its outcomes.
+        is_unit: whether the size of a message is counted in its items.
         threads: of its own, for what waits more than it works; 0 = the runners, which all such lanes share.
     """
 
@@ -37,6 +38,7 @@ class Lane:
     policy: BatchPolicy
     depth: int = 0
     spawns: bool = False
+    is_unit: bool = True
     threads: int = 0
 
 

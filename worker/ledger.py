@@ -18,11 +18,14 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from redis.exceptions import ConnectionError, TimeoutError  # noqa: A004 - what this client raises
 
 from worker import keys
+from worker.loads import to_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     import redis
+
+    from worker.loads import Load
 
 RENEW_AT_ONCE: Final = 500
 
@@ -130,19 +133,27 @@ class Ledger:
         command = ["EVALSHA", self._scripts["drain"].sha, len(wanted), *wanted, *arguments]
         return command, partial(_drained, claim)
 
-    def renew(self, held: Sequence[Held], rates: Mapping[str, float] = MappingProxyType({})) -> set[str]:
+    def renew(
+        self,
+        held: Sequence[Held],
+        rates: Mapping[str, float] = MappingProxyType({}),
+        loads: Mapping[str, Load] = MappingProxyType({}),
+    ) -> set[str]:
         """Renew the worker's lease and those of what it holds; return the tags whose claims are lost.
 
         Args:
             held: what it holds.
             rates: by queue, messages a second that it ends when busy; mixed into what workers said before.
+            loads: by queue, how busy it was lately; none leaves what it said before.
         """
         lost: set[str] = set()
         stated = [part for queue, rate in rates.items() for part in (queue, f"{rate:.6g}")]
-        wanted = [keys.WORKERS, keys.INBOXES, keys.SERVICE_RATES, *map(keys.unacked_index, self.queues)]
+        wanted = [keys.WORKERS, keys.INBOXES, keys.SERVICE_RATES, keys.LOADS]
+        wanted += map(keys.unacked_index, self.queues)
         lists = "\n".join(list_key for queue in self.queues for list_key in keys.lists(queue))
+        common = [self.incarnation, lists, keys.JOB_PREFIX, self._terms.result_ttl_s, to_text(loads)]
         for start in range(0, max(len(held), 1), RENEW_AT_ONCE):
-            arguments = [self.incarnation, lists, keys.JOB_PREFIX, self._terms.result_ttl_s, len(stated), *stated]
+            arguments = [*common, len(stated), *stated]
             stated = []
             arguments += self._flat(held[start : start + RENEW_AT_ONCE])
             lost.update(tag.decode() for tag in self._run("renew", wanted, arguments))

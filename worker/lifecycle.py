@@ -15,6 +15,7 @@ from worker.engine import Engine
 from worker.incarnation import incarnation
 from worker.lanes import Lane
 from worker.ledger import Ledger, Terms
+from worker.metering import Meter
 from worker.models.cpu import available_cpus
 from worker.models.warmup import warm_up
 from worker.planner import BatchPolicy
@@ -128,6 +129,11 @@ class BatchApp(Celery):  # type: ignore[misc] # celery has no types
         """What it counts."""
         return Tallies()
 
+    @cached_property
+    def meter(self) -> Meter:
+        """What it measures."""
+        return Meter()
+
     def build_engine(self, listener: Listener) -> tuple[Mapping[str, Pipeline], Engine]:
         """Load and warm the models; return the pipelines by task name and the engine, not started yet.
 
@@ -136,10 +142,16 @@ class BatchApp(Celery):  # type: ignore[misc] # celery has no types
         """
         self.workload = self.load(self.settings)
         self.vitals.starting = "it warms its models"
-        return self.workload.pipelines, build_engine(self.workload, listener, self.settings, self.tallies)
+        return self.workload.pipelines, build_engine(self.workload, listener, self.settings, self.tallies, self.meter)
 
 
-def build_engine(workload: Workload, listener: Listener, settings: Settings, tallies: Tallies | None = None) -> Engine:
+def build_engine(
+    workload: Workload,
+    listener: Listener,
+    settings: Settings,
+    tallies: Tallies | None = None,
+    meter: Meter | None = None,
+) -> Engine:
     """Warm every model over the shapes that its batches can have, calibrate its policy, and build the engine."""
     policy = BatchPolicy(
         max_batch_size=settings.max_batch_size,
@@ -156,6 +168,7 @@ def build_engine(workload: Workload, listener: Listener, settings: Settings, tal
         batch_timeout_s=settings.batch_timeout_s,
         stuck_grace_s=settings.stuck_grace_s,
         tallies=tallies,
+        meter=meter,
     )
 
 

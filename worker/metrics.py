@@ -156,13 +156,18 @@ QUEUE_OLDEST_AGE: Final = _seen(
 )
 QUEUE_BACKLOG: Final = _seen(
     "batchmill_queue_backlog_seconds",
-    ("queue",),
-    "Seconds that one busy worker needs for what waits and what is in flight.",
+    ("queue", "band"),
+    "Seconds that one busy worker needs for what waits, by the scheduler's bands.",
+)
+QUEUE_BUSY: Final = _seen(
+    "batchmill_queue_busy_workers",
+    ("queue", "band"),
+    "Workers that were busy with the queue lately, each for the share of its time, over about two minutes.",
 )
 QUEUE_RATE: Final = _seen(
     "batchmill_queue_rate",
     ("queue", "source"),
-    "Messages a second that one busy worker ends: measured by the workers, or configured until they have.",
+    "Messages a second that one busy worker gets done: measured by the workers, or configured until they have.",
 )
 QUEUE_WORKERS: Final = _seen("batchmill_queue_workers", ("queue",), "Live workers that serve the queue.")
 QUEUE_DEAD: Final = _seen("batchmill_queue_dead_letters", ("queue",), "Dead letters that are kept.")
@@ -177,8 +182,8 @@ BULK_DONE: Final = _seen(
 CATALOGUE: Final = (
     *(JOBS, ITEMS, STAGE, BATCH_ITEMS, REAL_UNITS, PADDED_UNITS, TOKENS, PIXELS, BUSY, RUNNERS, LABELS, BULK_ROWS),
     *(MODEL_INFO, HELD, LEASE_RENEWALS, REDELIVERIES, DEAD_LETTERS, READY),
-    *(QUEUE_WAITING, QUEUE_IN_FLIGHT, QUEUE_OVERDUE, QUEUE_OLDEST_AGE, QUEUE_BACKLOG, QUEUE_RATE, QUEUE_WORKERS),
-    *(QUEUE_DEAD, QUEUE_UNREADABLE, BROKER_UP, BULK_DONE),
+    *(QUEUE_WAITING, QUEUE_IN_FLIGHT, QUEUE_OVERDUE, QUEUE_OLDEST_AGE, QUEUE_BACKLOG, QUEUE_BUSY, QUEUE_RATE),
+    *(QUEUE_WORKERS, QUEUE_DEAD, QUEUE_UNREADABLE, BROKER_UP, BULK_DONE),
 )
 
 

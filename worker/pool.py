@@ -34,8 +34,7 @@ from worker.delivery import Finisher
 from worker.jobs import Job
 from worker.keeper import Keeper
 from worker.marking import Marker
-from worker.rates import ServiceRates
-from worker.requests import accepted, count_revoked, deadline_s, ended, revoked, stated_wait_s
+from worker.requests import accepted, charge_of, count_revoked, deadline_s, ended, revoked, stated_wait_s
 from worker.slots import Slot, occupying
 from worker.vitals import TURN_EVERY_S
 
@@ -82,8 +81,7 @@ class BatchPool(BasePool):  # type: ignore[misc] # celery has no types
         self._markers = threading.local()
         self._pipelines, self._engine = app.build_engine(self)
         self._finisher = Finisher(app.custody, self._committed, self._give_up, busy=lambda: self._engine.backlog() > 0)
-        self._rates = ServiceRates()
-        self._accounts = Accounts(app.tallies, self._rates, self._engine.runners)
+        self._accounts = Accounts(app.tallies, app.meter)
         tasks = [name for name in app.tasks if not name.startswith("celery.")]
         begin(app.tallies, self._engine, app.custody, tasks=tasks, batched=list(self._pipelines))
         signals.task_revoked.connect(partial(count_revoked, app.tallies), weak=False)
@@ -97,7 +95,7 @@ class BatchPool(BasePool):  # type: ignore[misc] # celery has no types
             on_dead=self._look_after_the_dead,
             revoked=lambda: list(state.revoked),
             rate=self._engine.items_per_s,
-            service_rates=self._rates.news,
+            meter=app.meter,
             tallies=app.tallies,
             heard=app.vitals.heard,
         )
@@ -133,6 +131,7 @@ class BatchPool(BasePool):  # type: ignore[misc] # celery has no types
             return
         stated_s = stated_wait_s(request)
         job = Job(request.id, pipeline, monotonic() - (stated_s or 0.0), context=request)
+        job.charge = charge_of(request)
         job.deadline_s = deadline_s(request)
         job.queue_wait_is_lower_bound = stated_s is None
         job.suspect = self._custody.crashes(request.message.delivery_tag) > 0
@@ -234,10 +233,11 @@ class BatchPool(BasePool):  # type: ignore[misc] # celery has no types
     def _run_stock(self, request: Any) -> None:  # noqa: ANN401 - Celery's request
         self._callbacks.post(accepted, request, monotonic())
         tag = request.message.delivery_tag
-        slot = Slot(self._engine, request.id, request, suspect=self._custody.crashes(tag) > 0)
+        suspect = self._custody.crashes(tag) > 0
+        slot = Slot(self._engine, request.id, request, charge_of(request), suspect=suspect)
         if tag in self._held:
             self._held[tag] = slot
-        with occupying(slot):
+        with self.app.meter.occupied(slot, self._slots_of(slot)), occupying(slot):
             self._finisher.run(request)
 
     # The finisher's and the keeper's side; called on their threads.
@@ -257,13 +257,17 @@ class BatchPool(BasePool):  # type: ignore[misc] # celery has no types
 
     def _account_for(self, recorded: Sequence[Traced]) -> None:
         for one in recorded:
-            task, queue = one.request.task.name, one.request.delivery_info["routing_key"]
+            task = one.request.task.name
             match self._held.get(one.request.message.delivery_tag):
                 case Job() as job:
-                    self._accounts.job(task, queue, one.state, job)
+                    self._accounts.job(task, one.state, job)
                 case Slot() as slot:
-                    self._accounts.slot(task, queue, one.state, slot, self.app.slots.get(queue, STOCK_THREADS))
+                    self._accounts.slot(task, one.state, slot, self._slots_of(slot))
         self._accounts.record(self._finisher.worked_s, self._finisher.committed_s)
+
+    def _slots_of(self, slot: Slot) -> int:
+        """Return of how many slots it is one."""
+        return self.app.slots.get(slot.charge.queue, STOCK_THREADS)
 
     def _lost(self, tags: set[str]) -> None:
         """Others have taken these messages: drop what has not started; the rest is fenced off at its commit."""

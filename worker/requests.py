@@ -10,7 +10,8 @@ from datetime import UTC, datetime
 from time import monotonic, time
 from typing import TYPE_CHECKING, Any, Final
 
-from schemas.names import ENQUEUED_AT_HEADER
+from schemas.names import ENQUEUED_AT_HEADER, Band, band_of
+from worker.jobs import Charge
 from worker.metrics import JOBS
 
 if TYPE_CHECKING:
@@ -34,6 +35,16 @@ def deadline_s(request: Any) -> float | None:  # noqa: ANN401 - Celery's request
         return None
     left: float = (request.expires - datetime.now(UTC if request.expires.tzinfo else None)).total_seconds()
     return monotonic() + left
+
+
+def charge_of(request: Any) -> Charge:  # noqa: ANN401 - Celery's request
+    """Return whose work it is; a priority that is none counts as the most urgent."""
+    info = request.delivery_info
+    try:
+        band = band_of(info["priority"])
+    except ValueError:
+        band = Band.INTERACTIVE
+    return Charge(info["routing_key"], int(band))
 
 
 def accepted(request: Any, now_s: float) -> None:  # noqa: ANN401 - Celery's request

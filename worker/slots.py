@@ -14,13 +14,13 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from schemas.names import Band
-from worker.jobs import Job
+from worker.jobs import NOBODY, Job
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from worker.engine import Engine
-    from worker.jobs import Pipeline
+    from worker.jobs import Charge, Pipeline
     from worker.planner import Batch
 
 
@@ -31,14 +31,18 @@ class Slot:
         engine: started.
         task_id: the message's.
         context: what the engine's listener knows the message by.
+        charge: whose work it is.
         suspect: a worker died while it had the message in inference: it runs with nothing else.
 
     Attributes:
         runner_s: what its parts have cost the runners, of those that were waited for.
     """
 
-    def __init__(self, engine: Engine, task_id: str, context: object, *, suspect: bool) -> None:
+    def __init__(
+        self, engine: Engine, task_id: str, context: object, charge: Charge = NOBODY, *, suspect: bool
+    ) -> None:
         self.engine = engine
+        self.charge = charge
         self._task_id = task_id
         self._context = context
         self._suspect = suspect
@@ -62,6 +66,7 @@ class Slot:
             pipeline,
             self._began_s,  # of two slots, the one that began first gets its batches first, and ends first
             band=Band.BULK,
+            charge=self.charge,
             context=self._context,
             suspect=self._suspect,
             waiter=Future(),

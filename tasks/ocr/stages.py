@@ -210,13 +210,13 @@ class CropStage(Stage):
 
 
 def lanes(documents: DocumentStage, pages: PageStage, lines: CropStage) -> dict[str, Lane]:
-    """Return the lanes of the stages: what has begun is ended before more is begun."""
+    """Return the lanes of the stages: what has begun is ended before more is begun. A message is so many pages."""
     alone = BatchPolicy(max_batch_size=1, max_batch_tokens=1, planning_window=64)
     together = BatchPolicy(max_batch_size=MAX_BATCH_CROPS, max_batch_tokens=MAX_BATCH_WIDTH, equal_lengths=True)
     return {
-        DOCUMENTS: Lane(documents, alone, spawns=True, threads=FETCHERS),
+        DOCUMENTS: Lane(documents, alone, spawns=True, is_unit=False, threads=FETCHERS),
         PAGES: Lane(pages, alone, depth=1, spawns=True),
-        CROPS: Lane(lines, together, depth=2),
+        CROPS: Lane(lines, together, depth=2, is_unit=False),
     }
 
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 QUEUES = ["classify", "bulk"]
 RATES = {"classify": 50.0, "bulk": 0.02}
+BULK_WEIGHT = 25 / 1800
 
 
 class Watching:
@@ -41,13 +42,13 @@ class Watching:
         self.exporter = Exporter(client, QUEUES, RATES, lease_s=12.0, clock=lambda: self.now_s, **options)
         self.port = 0
 
-    def page(self, path: str) -> Page:
-        answer = self.exporter.respond(Request(path, ""))
+    def page(self, path: str, query: str = "") -> Page:
+        answer = self.exporter.respond(Request(path, "", query))
         return Page(answer.status.value, answer.body.decode())
 
-    def queue(self, name: str = "classify") -> dict[str, Any]:
+    def queue(self, name: str = "classify", query: str = "") -> dict[str, Any]:
         self.exporter.look()
-        shown: dict[str, Any] = json.loads(self.page(f"/queues/{name}").body)
+        shown: dict[str, Any] = json.loads(self.page(f"/queues/{name}", query).body)
         return shown
 
     def scrape(self) -> Scrape:
@@ -74,6 +75,7 @@ def test_an_empty_database_has_no_work_and_no_workers(watching: Watching) -> Non
         "queue": "classify",
         "waiting": 0,
         "in_flight": 0,
+        "busy_workers": 0.0,
         "backlog_s": 0.0,
         "oldest_age_s": 0.0,
         "workers": 0,
@@ -83,7 +85,9 @@ def test_an_empty_database_has_no_work_and_no_workers(watching: Watching) -> Non
     assert watching.page("/else").status == 404
 
 
-def test_work_is_all_that_waits_lies_in_inboxes_or_is_held(watching: Watching, client: redis.Redis) -> None:
+def test_work_is_all_that_waits_lies_in_inboxes_or_has_just_been_fetched(
+    watching: Watching, client: redis.Redis
+) -> None:
     ledger = Ledger(client, "alpha:host/1/1/aa", ["classify"], Terms())
     for _ in range(3):
         put(client, 0)
@@ -94,8 +98,48 @@ def test_work_is_all_that_waits_lies_in_inboxes_or_is_held(watching: Watching, c
         put(client, priority, age_s=100)
     shown = watching.queue()
     assert (shown["waiting"], shown["in_flight"], shown["workers"]) == (4, 2, 1)
-    assert shown["backlog_s"] == pytest.approx(6 / RATES["classify"])
+    assert shown["backlog_s"] == pytest.approx((4 + 2 * BULK_WEIGHT) / RATES["classify"])
     assert shown["oldest_age_s"] == pytest.approx(100, abs=5)
+
+
+def test_who_asks_says_what_it_aims_at(watching: Watching, client: redis.Redis) -> None:
+    ledger = Ledger(client, "alpha:host/1/1/aa", ["classify"], Terms())
+    for priority in (0, 1, 2, 3):
+        put(client, priority)
+    ledger.drain(1)
+    ledger.renew([], loads={"classify": (0.5, 0.25, 1.0)})
+    for query, seconds in {
+        "": 1 / 50 + 0.75 * 25 + BULK_WEIGHT * (2 / 50 + 25),
+        "target_s=20&bulk_target_s=200": 1 / 50 + 0.75 * 20 + 0.1 * (2 / 50 + 20),
+        "bulk_target_s=25": 3 / 50 + 1.75 * 25,
+    }.items():
+        shown = watching.queue(query=query)
+        assert shown["backlog_s"] == pytest.approx(seconds, rel=1e-4)
+        assert (shown["waiting"], shown["in_flight"], shown["busy_workers"]) == (3, 1, 1.75)
+
+
+@pytest.mark.parametrize(
+    "query", ["target_s=", "target_s=0", "target_s=soon", "bulk_target_s=nan", "bulk_target_s=inf", "target=20"]
+)
+def test_a_target_that_is_none_is_refused(watching: Watching, query: str) -> None:
+    page = watching.page("/queues/classify", query)
+    assert page.status == 400
+    assert "target_s" in page.reasons[0]
+
+
+def test_what_is_little_is_not_rounded_to_nothing(watching: Watching, client: redis.Redis) -> None:
+    client.hset(keys.SERVICE_RATES, "classify", "10000")
+    put(client, 3)
+    assert 0 < watching.queue()["backlog_s"] < 1e-5
+    Ledger(client, "alpha:host/1/1/aa", ["classify"], Terms()).drain(1)
+    assert 0 < watching.queue()["backlog_s"] < 1e-3
+
+
+def test_a_load_that_is_no_number_blinds_it_instead_of_killing_it(watching: Watching, client: redis.Redis) -> None:
+    Ledger(client, "alpha:host/1/1/aa", ["classify"], Terms()).renew([])
+    client.hset(keys.LOADS, "alpha:host/1/1/aa", "busy")
+    watching.exporter.look()
+    assert (watching.page("/live").status, watching.page("/ready").status) == (200, 503)
 
 
 def test_the_measured_rate_wins_and_outlives_every_worker(watching: Watching, client: redis.Redis) -> None:
@@ -124,6 +168,7 @@ def test_everything_of_the_exporters_side_is_published_and_nothing_else(
 ) -> None:
     put(client, 0)
     put(client, 3, age_s=9)
+    Ledger(client, "alpha:host/1/1/aa", ["classify"], Terms()).renew([], loads={"classify": (0.0, 0.5, 0.0)})
     client.hset(keys.dead("classify"), "an-id", "{}")
     client.lpush(keys.unreadable("classify"), "nonsense")
     client.zadd(keys.BULK_DONE, {keys.BULK_DONE_MEMBER: 1_700_000_000})
@@ -132,7 +177,11 @@ def test_everything_of_the_exporters_side_is_published_and_nothing_else(
     assert scrape["batchmill_broker_up",] == 1
     assert scrape["batchmill_queue_waiting", "interactive", "classify"] == 1
     assert scrape["batchmill_queue_waiting", "background", "classify"] == 1
-    assert scrape["batchmill_queue_backlog_seconds", "classify"] == pytest.approx(2 / 50)
+    assert scrape["batchmill_queue_backlog_seconds", "interactive", "classify"] == pytest.approx(1 / 50)
+    assert scrape["batchmill_queue_backlog_seconds", "normal", "classify"] == 0
+    assert scrape["batchmill_queue_backlog_seconds", "bulk", "classify"] == pytest.approx(1 / 50)
+    assert scrape["batchmill_queue_busy_workers", "normal", "classify"] == 0.5
+    assert scrape["batchmill_queue_busy_workers", "bulk", "classify"] == 0.0
     assert scrape["batchmill_queue_oldest_age_seconds", "classify"] == pytest.approx(9, abs=3)
     assert scrape["batchmill_queue_dead_letters", "classify"] == 1
     assert scrape["batchmill_queue_unreadable", "classify"] == 1

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
+from schemas.names import Band
 from tests.keeping import QUEUE, Kept, wait_swept
 from tests.protocol import envelope
 from tests.services import wait_until
 from worker import keeper as keeping
-from worker import keys
+from worker import keys, ledger
+from worker.jobs import Charge
 from worker.metrics import DEAD_LETTERS, LEASE_RENEWALS, REDELIVERIES
 
 if TYPE_CHECKING:
@@ -258,7 +260,8 @@ def test_how_fast_a_worker_of_a_queue_is_can_be_read_and_moves_with_each_worker_
 
 def test_a_rate_is_written_with_the_renewal_of_what_is_held(make: Callable[..., Kept], client: redis.Redis) -> None:
     holder = make()
-    holder.service_rates[QUEUE] = 12.5
+    holder.meter.rates.opened(QUEUE, 1, 1)
+    holder.meter.rates.done(QUEUE, 25, {"runners": 2.0})
     send(client, "one", "two")
     holder.take()
     first_s = renewed_s(client, "one")
@@ -266,6 +269,33 @@ def test_a_rate_is_written_with_the_renewal_of_what_is_held(make: Callable[..., 
     wait_until(lambda: client.hget(keys.SERVICE_RATES, QUEUE) == b"12.5")
     wait_until(lambda: renewed_s(client, "one") > first_s and renewed_s(client, "two") > first_s)
     assert not holder.lost
+
+
+def test_how_busy_a_worker_is_can_be_read_while_it_lives(make: Callable[..., Kept], client: redis.Redis) -> None:
+    wait_up(client, LEASE_S)
+    dead, living = make("dead:h/5/1/b"), make("living:h/5/2/b")
+    dead.ledger.renew([], loads={QUEUE: (1.0, 0.0, 0.25)})
+    dead.ledger.renew([])
+    assert client.hget(keys.LOADS, "dead:h/5/1/b") == b"1.00 0.00 0.25 classify"
+
+    living.keeper.start()
+    with living.meter.loads.busy("runners", {Charge(QUEUE, Band.NORMAL): 1.0}):
+        wait_until(lambda: float((client.hget(keys.LOADS, "living:h/5/2/b") or b"0 0").split()[1]) > 0)
+    wait_until(lambda: client.hkeys(keys.LOADS) == [b"living:h/5/2/b"], what="the dead to be forgotten")
+
+
+def test_more_than_one_renewal_takes_says_how_busy_it_is(
+    make: Callable[..., Kept], client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ledger, "RENEW_AT_ONCE", 1)
+    holder = make()
+    send(client, "one", "two")
+    holder.take()
+    before_s = renewed_s(client, "two")
+    assert holder.ledger.renew(holder.custody.all(), {QUEUE: 8.0}, {QUEUE: (0.5, 0.0, 0.0)}) == set()
+    assert min(renewed_s(client, tag) for tag in ("one", "two")) > before_s
+    assert client.hvals(keys.LOADS) == [b"0.50 0.00 0.00 classify"]
+    assert client.hget(keys.SERVICE_RATES, QUEUE) == b"8"
 
 
 def test_renewals_are_counted_by_what_came_of_them(make: Callable[..., Kept], client: redis.Redis) -> None:

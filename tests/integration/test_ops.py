@@ -11,7 +11,7 @@ import pytest
 
 from tests.places import QUEUES, TTL_S, fragile_worker, hold, kill, send
 from worker import keys
-from worker.ledger import Commit, Ledger
+from worker.ledger import Commit, Ledger, Terms
 from worker.ops import dead, jobs
 from worker.ops.queues import QueueState, survey
 
@@ -93,7 +93,24 @@ def test_held_messages_overdue_leases_and_workers_show(client: redis.Redis, app:
     assert queue.stalest_lease_s == pytest.approx(100, abs=2)
     assert (worker.incarnation, worker.items_per_s, worker.in_inference) == (ledger.incarnation, 42.5, 1)
     assert worker.queues == ("classify",)
+    assert (worker.loads, queue.load) == ({}, (0, 0, 0))
     assert worker.silent_s < 5
+
+
+def test_a_queue_has_the_load_of_its_live_workers(client: redis.Redis, ledger: Ledger) -> None:
+    ledger.renew([], loads={"classify": (0.5, 0.0, 0.25), "bulk": (0.0, 0.0, 0.75)})
+    other = Ledger(client, "other:host/1/1/aa", QUEUES, Terms())
+    other.renew([], loads={"classify": (1.0, 0.0, 0.0)})
+    silent = Ledger(client, "silent:host/1/1/aa", QUEUES, Terms())
+    silent.renew([], loads={"classify": (1.0, 1.0, 1.0)})
+    client.zadd(keys.WORKERS, {"silent:host/1/1/aa": client.time()[0] - 20})  # what it held waits again
+    seen = survey(client, [*QUEUES, "bulk"], lease_s=12.0)
+    assert {queue.queue: queue.load for queue in seen.queues} == {"classify": (1.5, 0, 0.25), "bulk": (0, 0, 0.75)}
+    assert {worker.incarnation: worker.loads.get("bulk") for worker in seen.workers} == {
+        ledger.incarnation: (0, 0, 0.75),
+        other.incarnation: None,
+        silent.incarnation: None,
+    }
 
 
 # jobs

@@ -103,7 +103,7 @@ def leave_behind(app: Celery, ledger: Ledger) -> None:
     client, (interactive, normal, *_) = ledger.client, keys.lists("classify")
     ledger.open_inboxes(["classify"])
     client.hset(keys.RATES, ledger.incarnation, "1")
-    ledger.renew([], {"classify": 50.0})
+    ledger.renew([], {"classify": 50.0}, {"classify": (1.0, 0.0, 0.0)})
     client.zadd(keys.BULK_DONE, {keys.BULK_DONE_MEMBER: 1})
     client.lpush(interactive, json.dumps(message()))
     ledger.mark_running("runner-0", [one.held.tag for one in ledger.drain(1)])

@@ -6,14 +6,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from schemas.names import Band
 from tests.echo import EchoModel, Heard
 from tests.waiting import add_items, make_job
 from worker.accounts import Accounts
 from worker.engine import Engine
+from worker.jobs import Charge
 from worker.lanes import Lane
+from worker.metering import Meter
 from worker.metrics import ITEMS, JOBS, LABELS, PIXELS, STAGE, TOKENS
 from worker.planner import BatchPolicy
-from worker.rates import ServiceRates
 from worker.slots import Slot
 from worker.tallies import Tallies
 
@@ -28,8 +30,8 @@ class Books:
 
     def __init__(self) -> None:
         self.tallies = Tallies()
-        self.rates = ServiceRates()
-        self.accounts = Accounts(self.tallies, self.rates, RUNNERS)
+        self.meter = Meter()
+        self.accounts = Accounts(self.tallies, self.meter)
 
 
 @pytest.fixture
@@ -37,12 +39,13 @@ def books() -> Books:
     return Books()
 
 
-def done(runner_s: float = 0.0, outcomes: tuple[str, ...] = (), labels: tuple[str, ...] = (), **seen: int) -> Job:
+def done(outcomes: tuple[str, ...] = (), labels: tuple[str, ...] = (), **seen: int) -> Job:
     job = make_job("a job")
     add_items(job, [1] * max(len(outcomes), 1))
     for item in job.items:
         item.lane = "tiny"
-    job.runner_s, job.outcomes, job.labels = runner_s, outcomes, labels
+    job.charge = Charge("classify", Band.INTERACTIVE)
+    job.outcomes, job.labels = outcomes, labels
     job.tokens, job.pixels = seen.get("tokens", 0), seen.get("pixels", 0)
     return job
 
@@ -52,27 +55,23 @@ def done(runner_s: float = 0.0, outcomes: tuple[str, ...] = (), labels: tuple[st
     [("SUCCESS", "succeeded"), ("FAILURE", "failed"), ("REVOKED", "cancelled"), ("IGNORED", "cancelled")],
 )
 def test_a_message_counts_by_its_end(books: Books, state: str, end: str) -> None:
-    books.accounts.job("classify.tickets", "classify", state, done())
+    books.accounts.job("classify.tickets", state, done())
     books.accounts.record(0.0, 0.0)
     assert books.tallies.numbers(JOBS) == {("classify.tickets", end): 1}
 
 
 @pytest.mark.parametrize("state", ["RETRY", "REJECTED"])
-def test_what_goes_on_is_no_end_but_its_time_counts(books: Books, state: str) -> None:
-    books.accounts.job("classify.tickets", "classify", state, done(runner_s=10))
-    books.accounts.record(0.0, 0.0)
-    books.accounts.job("classify.tickets", "classify", "SUCCESS", done(runner_s=10))
+def test_what_goes_on_is_no_end(books: Books, state: str) -> None:
+    books.accounts.job("classify.tickets", state, done())
+    books.accounts.job("classify.tickets", "SUCCESS", done())
     books.accounts.record(0.0, 0.0)
     assert books.tallies.numbers(JOBS) == {("classify.tickets", "succeeded"): 1}
-    assert books.rates.news() == pytest.approx({"classify": RUNNERS / 20}, rel=0.02)
 
 
 def test_items_labels_and_input_of_a_group_add_up_once(books: Books) -> None:
-    books.accounts.job(
-        "classify.tickets", "classify", "SUCCESS", done(0, ("ok", "ok"), ("billing", "refund"), tokens=9)
-    )
-    books.accounts.job("classify.tickets", "classify", "SUCCESS", done(0, ("ok", "null_text"), ("billing",), tokens=4))
-    books.accounts.job("ocr.documents", "ocr", "SUCCESS", done(0, ("ok",), pixels=500))
+    books.accounts.job("classify.tickets", "SUCCESS", done(("ok", "ok"), ("billing", "refund"), tokens=9))
+    books.accounts.job("classify.tickets", "SUCCESS", done(("ok", "null_text"), ("billing",), tokens=4))
+    books.accounts.job("ocr.documents", "SUCCESS", done(("ok",), pixels=500))
     books.accounts.record(0.0, 0.25)
     books.accounts.record(0.0, 0.25)
     tallies = books.tallies
@@ -87,33 +86,42 @@ def test_items_labels_and_input_of_a_group_add_up_once(books: Books) -> None:
     assert tallies.distributions(STAGE)["commit",].total == 0.5
 
 
-def test_the_rate_of_each_queue_is_that_of_its_own_messages(books: Books) -> None:
-    for _ in range(50):
-        books.accounts.job("classify.tickets", "classify", "SUCCESS", done(runner_s=0.1))
-    books.accounts.job("ocr.documents", "ocr", "SUCCESS", done(runner_s=8))
-    books.accounts.record(0.0, 0.0)
-    assert books.rates.news() == pytest.approx({"classify": 20, "ocr": 0.25})
-
-
 def test_messages_without_a_model_are_as_fast_as_they_are_recorded(books: Books) -> None:
     for _ in range(100):
-        books.accounts.job("classify.tickets", "classify", "SUCCESS", done())
+        job = done()
+        books.meter.opened(job, 1)
+        books.meter.settled(job.items)
+        books.accounts.job("classify.tickets", "SUCCESS", job)
     books.accounts.record(2.0, 0.5)
-    assert books.rates.news() == pytest.approx({"classify": 50})
+    assert books.meter.rates.news() == pytest.approx({"classify": 50}, rel=0.01)
 
 
-def test_a_slot_counts_by_the_work_of_its_thread_or_of_the_runners(
-    books: Books, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    engine = Engine({"echo": Lane(EchoModel(), BatchPolicy())}, Heard(), runners=RUNNERS)
-    slot = Slot(engine, "a job", None, suspect=False)
-    monkeypatch.setattr(slot, "work_s", lambda: 30.0)
-    slot.runner_s = 20.0
-    books.accounts.slot("bulk.shard", "bulk", "SUCCESS", slot, 2)
-    books.accounts.record(0.0, 0.0)
-    assert books.rates.news() == pytest.approx({"bulk": 1 / 15})  # 30 s of one of two slots
+class InSlots:
+    """Messages of a queue with two slots, each of which worked for 30 s."""
 
-    slot.runner_s = 200.0
-    books.accounts.slot("bulk.shard", "bulk", "SUCCESS", slot, 2)
-    books.accounts.record(0.0, 0.0)
-    assert books.rates.news() == pytest.approx({"bulk": 2 / 110}, rel=0.1)  # 10 s and 100 s of the runners
+    def __init__(self, books: Books, monkeypatch: pytest.MonkeyPatch) -> None:
+        engine = Engine({"echo": Lane(EchoModel(), BatchPolicy())}, Heard(), runners=RUNNERS)
+        self.slot = Slot(engine, "a job", None, Charge("bulk", Band.BULK), suspect=False)
+        monkeypatch.setattr(self.slot, "work_s", lambda: 30.0)
+        self.books = books
+
+    def end(self, runner_s: float, state: str = "SUCCESS") -> dict[str, float]:
+        self.slot.runner_s = runner_s
+        self.books.accounts.slot("bulk.shard", state, self.slot, 2)
+        self.books.accounts.record(0.0, 0.0)
+        return self.books.meter.rates.news()
+
+
+@pytest.fixture
+def in_slots(books: Books, monkeypatch: pytest.MonkeyPatch) -> InSlots:
+    return InSlots(books, monkeypatch)
+
+
+def test_a_slot_counts_by_the_work_of_its_thread_or_of_the_runners(in_slots: InSlots) -> None:
+    assert in_slots.end(runner_s=20) == pytest.approx({"bulk": 1 / 15})  # 30 s of one of two slots
+    assert in_slots.end(runner_s=200) == pytest.approx({"bulk": 2 / 110}, rel=0.1)  # 10 s and 100 s of the runners
+
+
+def test_the_time_of_a_retry_counts(in_slots: InSlots) -> None:
+    in_slots.end(runner_s=20, state="RETRY")
+    assert in_slots.end(runner_s=20) == pytest.approx({"bulk": 1 / 30}, rel=0.05)

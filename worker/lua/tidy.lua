@@ -28,7 +28,9 @@ for _, worker in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do alive[worker] =
 for _, field in ipairs(redis.call('HKEYS', KEYS[2])) do
   if not alive[string.match(field, '^(.*):[^:]*$')] then redis.call('HDEL', KEYS[2], field) end
 end
-for _, worker in ipairs(redis.call('HKEYS', 'batchmill:rates')) do
-  if not alive[worker] then redis.call('HDEL', 'batchmill:rates', worker) end
+for _, said in ipairs({'batchmill:rates', 'batchmill:loads'}) do
+  for _, worker in ipairs(redis.call('HKEYS', said)) do
+    if not alive[worker] then redis.call('HDEL', said, worker) end
+  end
 end
 return back

@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import math
 import threading
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from http import HTTPStatus
 from time import monotonic
 from typing import TYPE_CHECKING, Final
+from urllib.parse import parse_qsl
 
 import structlog
 from pydantic_core import to_json
 from redis.exceptions import RedisError
 
-from schemas.names import PRIORITY_STEPS
+from schemas.names import PRIORITY_STEPS, Band
 from worker import keys, metrics
 from worker.errors import ConfigError
 from worker.ops.health import Verdict
@@ -27,6 +28,7 @@ from worker.ops.http import JSON, Answer, Request, not_found
 from worker.ops.probes import metrics_page, verdict_page
 from worker.ops.publishing import Publisher
 from worker.ops.queues import QueueState, survey
+from worker.ops.scaling import DEFAULT_TARGETS, Demand, Targets, backlog_s, by_band
 from worker.tallies import Labels, Tallies
 
 if TYPE_CHECKING:
@@ -39,6 +41,7 @@ log = structlog.get_logger(__name__)
 LOOK_EVERY_S: Final = 5.0
 STALE_S: Final = 4 * LOOK_EVERY_S  # a look that hangs ends after the client's timeouts
 BANDS: Final = dict(zip(PRIORITY_STEPS, ("interactive", "normal", "bulk", "background"), strict=True))
+_BAND_NAMES: Final = tuple(BANDS.values())[: len(Band)]  # the last list is of the last band
 MEASURED: Final = "measured"
 CONFIGURED: Final = "configured"
 QUEUES: Final = "/queues/"
@@ -51,7 +54,7 @@ class QueueLook:
     Attributes:
         state: its lists and leases.
         workers: live ones that serve it.
-        rate: messages a second that one busy worker ends; None = nobody knows.
+        rate: messages a second that one busy worker gets done; None = nobody knows.
         source: of the rate.
     """
 
@@ -66,9 +69,10 @@ class QueueLook:
         return sum(self.state.waiting)
 
     @property
-    def backlog_s(self) -> float | None:
-        """Seconds of one busy worker: what waits and what is in flight; None without a rate."""
-        return None if self.rate is None else (self.waiting + self.state.in_flight) / self.rate
+    def demand(self) -> Demand:
+        """What an autoscaler's number is made of."""
+        state = self.state
+        return Demand(by_band(state.waiting), state.load, state.in_flight, self.workers, self.rate)
 
     @property
     def oldest_age_s(self) -> float | None:
@@ -154,7 +158,7 @@ class Exporter:
     def respond(self, request: Request) -> Answer:
         """Return a page; does not block."""
         if request.path.startswith(QUEUES):
-            return self._queue_page(request.path.removeprefix(QUEUES))
+            return self._queue_page(request.path.removeprefix(QUEUES), request.query)
         match request.path:
             case "/live":
                 return verdict_page(self._live())
@@ -170,21 +174,27 @@ class Exporter:
         has_ended = self._thread.ident is not None and not self._thread.is_alive()
         return Verdict(("the thread that looks at the queues has ended",) if has_ended else ())
 
-    def _queue_page(self, name: str) -> Answer:
+    def _queue_page(self, name: str, query: str) -> Answer:
+        try:
+            targets = _targets(query)
+        except ValueError as exc:
+            return _refusal(HTTPStatus.BAD_REQUEST, str(exc))
         look = self.last()
         if look is None:
             return _refusal(HTTPStatus.SERVICE_UNAVAILABLE, "the last look at the broker failed")
         queue = look.queues.get(name)
         if queue is None:
             return _refusal(HTTPStatus.NOT_FOUND, "no such queue: name it in BATCHMILL_QUEUES")
-        if queue.backlog_s is None:
+        wanted_s = backlog_s(queue.demand, targets)
+        if wanted_s is None:
             text = "nobody knows how fast a worker is: name the queue in BATCHMILL_DEFAULT_RATES"
             return _refusal(HTTPStatus.SERVICE_UNAVAILABLE, text)
         shown = {
             "queue": name,
             "waiting": queue.waiting,
             "in_flight": queue.state.in_flight,
-            "backlog_s": round(queue.backlog_s, 3),
+            "busy_workers": round(sum(queue.state.load), 2),
+            "backlog_s": float(f"{wanted_s:.6g}"),  # rounded to decimals, little bulk work would be none
             "oldest_age_s": queue.oldest_age_s,
             "workers": queue.workers,
         }
@@ -206,13 +216,32 @@ class Exporter:
         queues = {}
         for state in seen.queues:
             rate, source = self._rate(state.queue, measured)
-            workers = sum(state.queue in worker.queues for worker in seen.workers)
+            workers = sum(state.queue in one.queues and one.silent_s <= self._lease_s for one in seen.workers)
             queues[state.queue] = QueueLook(state, workers, rate, source)
         return Look(queues, done_s or 0.0, at_s)
 
     def _rate(self, queue: str, measured: Mapping[str, float]) -> tuple[float | None, str]:
         rate = measured.get(queue, 0.0)
         return (rate, MEASURED) if 0 < rate < math.inf else (self._default_rates.get(queue), CONFIGURED)
+
+
+def _targets(query: str) -> Targets:
+    """Return what a query says.
+
+    Raises:
+        ValueError: it is not understood; the text says what would be.
+    """
+    said = dict(parse_qsl(query, keep_blank_values=True))
+    if not said.keys() <= {"target_s", "bulk_target_s"}:
+        raise ValueError("the query may say target_s=SECONDS and bulk_target_s=SECONDS, nothing else")
+    return replace(DEFAULT_TARGETS, **{name: _seconds(value) for name, value in said.items()})
+
+
+def _seconds(text: str) -> float:
+    with suppress(ValueError):
+        if 0 < (seconds := float(text)) < math.inf:
+            return seconds
+    raise ValueError("target_s and bulk_target_s are seconds, above 0")
 
 
 def _refusal(status: HTTPStatus, reason: str) -> Answer:
@@ -238,6 +267,23 @@ def _waiting(look: Look | None) -> dict[Labels, float]:
     }
 
 
+def _backlogs(look: Look | None) -> dict[Labels, float]:
+    queues = {} if look is None else look.queues
+    return {
+        (name, _BAND_NAMES[band]): messages / queue.rate
+        for name, queue in queues.items()
+        if queue.rate is not None
+        for band, messages in enumerate(queue.demand.waiting)
+    }
+
+
+def _busy(look: Look | None) -> dict[Labels, float]:
+    queues = {} if look is None else look.queues
+    return {
+        (name, _BAND_NAMES[band]): load for name, queue in queues.items() for band, load in enumerate(queue.state.load)
+    }
+
+
 def _rates(look: Look | None) -> dict[Labels, float]:
     queues = {} if look is None else look.queues
     return {(name, queue.source): queue.rate for name, queue in queues.items() if queue.rate is not None}
@@ -252,7 +298,8 @@ _VALUES: Final[Mapping[metrics.Metric, Callable[[Look | None], dict[Labels, floa
     metrics.QUEUE_IN_FLIGHT: _each(lambda queue: queue.state.in_flight),
     metrics.QUEUE_OVERDUE: _each(lambda queue: queue.state.overdue),
     metrics.QUEUE_OLDEST_AGE: _each(lambda queue: queue.oldest_age_s),
-    metrics.QUEUE_BACKLOG: _each(lambda queue: queue.backlog_s),
+    metrics.QUEUE_BACKLOG: _backlogs,
+    metrics.QUEUE_BUSY: _busy,
     metrics.QUEUE_RATE: _rates,
     metrics.QUEUE_WORKERS: _each(lambda queue: queue.workers),
     metrics.QUEUE_DEAD: _each(lambda queue: queue.state.dead),

@@ -36,10 +36,11 @@ JSON: Final = "application/json"
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What was asked: a path without its query, unquoted, and the header `Accept`."""
+    """What was asked: a path without its query, unquoted; the header `Accept`; the query as it came."""
 
     path: str
     accept: str
+    query: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +138,8 @@ class Server:
             return _encoded(Answer(b"GET only\n", status=HTTPStatus.METHOD_NOT_ALLOWED))
         headers = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
         try:
-            answer = self._respond(Request(unquote(target.partition("?")[0]), headers.get("accept", "")))
+            path, _, query = target.partition("?")
+            answer = self._respond(Request(unquote(path), headers.get("accept", ""), query))
         except Exception as exc:  # makes the answer; a page that fails must not end the server
             log.exception("http.failed", error=type(exc).__name__)
             answer = Answer(b"see the log\n", status=HTTPStatus.INTERNAL_SERVER_ERROR)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from schemas.names import PRIORITY_STEPS
 from worker import keys
+from worker.loads import NO_LOAD, Load, from_text
 from worker.ops.scripts import put
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ class QueueState:
         dead: dead letters.
         unreadable: entries that were no messages.
         items_per_s: what its live workers say they get done when busy.
+        load: how many workers were busy with it lately, by `schemas.names.Band`; the word of those whose lease holds.
     """
 
     queue: str
@@ -47,6 +49,7 @@ class QueueState:
     dead: int
     unreadable: int
     items_per_s: float
+    load: Load = NO_LOAD
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,7 @@ class WorkerState:
         items_per_s: what it gets done when busy; None = it has not said.
         queues: that it serves.
         in_inference: messages in its running batches.
+        loads: by queue, the share of its time that it was busy lately, by `schemas.names.Band`.
     """
 
     incarnation: str
@@ -66,6 +70,7 @@ class WorkerState:
     items_per_s: float | None
     queues: tuple[str, ...]
     in_inference: int
+    loads: Mapping[str, Load]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +103,7 @@ def survey(client: redis.Redis, queues: Iterable[str], lease_s: float) -> Survey
         for name in names:
             _ask(pipe, name, fleet, lease_s)
         answers = iter(pipe.execute())
-    return Survey(tuple(_queue_state(name, fleet, answers) for name in names), fleet.workers)
+    return Survey(tuple(_queue_state(name, fleet, answers, lease_s) for name in names), fleet.workers)
 
 
 def known_queues(client: redis.Redis, queues: Iterable[str]) -> list[str]:
@@ -119,9 +124,9 @@ def _fleet(client: redis.Redis) -> _Fleet:
     with client.pipeline(transaction=False) as pipe:
         pipe.time()
         pipe.zrange(keys.WORKERS, 0, -1, withscores=True)
-        for key in (keys.INBOXES, keys.RATES, keys.RUNNING):
+        for key in (keys.INBOXES, keys.RATES, keys.RUNNING, keys.LOADS):
             pipe.hgetall(key)
-        (seconds, micros), seen, lists, rates, running = pipe.execute()
+        (seconds, micros), seen, lists, rates, running, loads = pipe.execute()
     now_s = seconds + micros / 1e6
     lists_of = {name.decode(): value.decode().split("\n") for name, value in lists.items()}
     inboxes: dict[str, list[str]] = {}
@@ -138,6 +143,7 @@ def _fleet(client: redis.Redis) -> _Fleet:
             items_per_s=float(rates[name]) if name in rates else None,
             queues=tuple(lists_of.get(name.decode(), ())[:: len(PRIORITY_STEPS)]),
             in_inference=batches[name],
+            loads=from_text(loads.get(name, b"").decode()),
         )
         for name, seen_s in seen
     )
@@ -157,7 +163,7 @@ def _ask(pipe: Pipeline, queue: str, fleet: _Fleet, lease_s: float) -> None:
     pipe.llen(keys.unreadable(queue))
 
 
-def _queue_state(queue: str, fleet: _Fleet, answers: Iterator[Any]) -> QueueState:
+def _queue_state(queue: str, fleet: _Fleet, answers: Iterator[Any], lease_s: float) -> QueueState:
     waiting, next_ones = [], []
     for list_key in keys.lists(queue):
         waiting.append(sum(next(answers) for _ in (list_key, *fleet.inboxes.get(list_key, ()))))
@@ -175,4 +181,12 @@ def _queue_state(queue: str, fleet: _Fleet, answers: Iterator[Any]) -> QueueStat
         dead=next(answers),
         unreadable=next(answers),
         items_per_s=sum(worker.items_per_s or 0.0 for worker in fleet.workers if queue in worker.queues),
+        load=_load(queue, fleet, lease_s),
     )
+
+
+def _load(queue: str, fleet: _Fleet, lease_s: float) -> Load:
+    """Return what workers say of a queue; what a worker held whose lease has ended counts as waiting again."""
+    said = [worker.loads.get(queue, NO_LOAD) for worker in fleet.workers if worker.silent_s <= lease_s]
+    interactive, normal, bulk = (sum(shares) for shares in zip(NO_LOAD, *said, strict=True))
+    return interactive, normal, bulk
