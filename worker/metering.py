@@ -53,9 +53,10 @@ class Meter:
         elapsed_s = monotonic() - began_s
         if batch.head.job.waiter is not None:  # part of a message that counts as a whole, at its end
             return
-        units = _by_charge(batch.items) if lane.is_unit else {}
-        for charge in shares.keys() | units.keys():
-            self.rates.done(charge.queue, units.get(charge, 0), {RUNNERS: shares.get(charge, 0.0) * elapsed_s})
+        units = _by_charge(batch.items) if lane.is_unit else rows
+        for charge, count in units.items():
+            took = {RUNNERS: shares.get(charge, 0.0) * elapsed_s}
+            self.rates.done(charge.queue, count if lane.is_unit else 0, took)
 
     def settled(self, items: Sequence[Item]) -> None:
         """Note that items have their outcome without a batch."""

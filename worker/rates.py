@@ -10,6 +10,7 @@ several queues, and does not depend on how much there is to do, but for what lar
 from __future__ import annotations
 
 import threading
+from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 HALF_LIFE_S: Final = 300.0  # of busy seconds: by then what was measured before counts half
 ENOUGH_S: Final = 1.0  # busy seconds below which a rate is noise
 MESSAGES: Final = 50.0  # that the mean size of a message is taken over
+_KEPT: Final = 1.0 - 1.0 / MESSAGES
 
 
 @dataclass(slots=True)
@@ -38,7 +40,7 @@ class _Demand:
     seconds: dict[str, float] = field(default_factory=dict)
 
     def open(self, messages: float, units: int) -> None:
-        kept = (1.0 - 1.0 / MESSAGES) ** messages
+        kept = _KEPT**messages
         self.messages = self.messages * kept + messages
         self.size_units = self.size_units * kept + units
 
@@ -60,7 +62,7 @@ class ServiceRates:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._demands: dict[str, _Demand] = {}
+        self._demands: defaultdict[str, _Demand] = defaultdict(_Demand)
         self._changed: set[str] = set()
 
     def opened(self, queue: str, messages: float, units: int) -> None:
@@ -72,7 +74,7 @@ class ServiceRates:
             units: that they consist of.
         """
         with self._lock:
-            self._demands.setdefault(queue, _Demand()).open(messages, units)
+            self._demands[queue].open(messages, units)
 
     def done(self, queue: str, units: int, seconds: Mapping[str, float]) -> None:
         """Note that units got done.
@@ -83,7 +85,7 @@ class ServiceRates:
             seconds: by resource, what they occupied of it, divided by how many of it the worker has.
         """
         with self._lock:
-            self._demands.setdefault(queue, _Demand()).do(units, seconds)
+            self._demands[queue].do(units, seconds)
             self._changed.add(queue)
 
     def news(self) -> dict[str, float]:

@@ -33,7 +33,7 @@ def respond(request: Request) -> Answer:
         case "/broken":
             raise ValueError("my secret")
         case "/a queue":
-            return Answer(b"unquoted")
+            return Answer(f"unquoted, {request.query}".encode())
         case _:
             return not_found(request)
 
@@ -69,8 +69,9 @@ def test_it_answers_with_status_type_and_body_and_closes(server: Server) -> None
     assert body == b"{}"
 
 
-def test_paths_are_unquoted_and_come_without_their_query(server: Server) -> None:
-    assert get(server.port, "/a%20queue?x=1") == (200, "unquoted")
+def test_paths_are_unquoted_and_a_query_comes_as_it_is(server: Server) -> None:
+    assert get(server.port, "/a%20queue?x=%201&y=/?") == (200, "unquoted, x=%201&y=/?")
+    assert get(server.port, "/a%20queue") == (200, "unquoted, ")
     assert get(server.port, "/accept", accept="text/plain") == (200, "text/plain")
     assert get(server.port, "/else").status == 404
 

@@ -13,14 +13,13 @@ from tasks.ocr.crops import Crop
 from tasks.ocr.layout import Layout
 from tasks.ocr.pipeline import OcrPipeline
 from tasks.ocr.recognition import Reading
-from tasks.ocr.stages import CROPS, DOCUMENTS, PAGES, Opened, PageOf, Request
+from tasks.ocr.stages import CROPS, DOCUMENTS, PAGES, Opened, PageOf, Request, lanes
 from tests.echo import Heard
 from worker.engine import Engine
 from worker.errors import ItemFailed
 from worker.jobs import Job
-from worker.lanes import Lane
+from worker.metering import RUNNERS, Meter
 from worker.metrics import PADDED_UNITS, REAL_UNITS
-from worker.planner import BatchPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -100,19 +99,11 @@ class Desk:
     def __init__(self) -> None:
         self.heard = Heard()
         self.pipeline = OcrPipeline("ocr-test", INFO)
-        self.crops = Stage(CROPS, said)
-        alone = BatchPolicy(max_batch_size=1, max_batch_tokens=1)
-        self.engine = Engine(
-            {
-                DOCUMENTS: Lane(Stage(DOCUMENTS, opened), alone, spawns=True, threads=2),
-                PAGES: Lane(Stage(PAGES, laid_out), alone, depth=1, spawns=True),
-                CROPS: Lane(
-                    self.crops, BatchPolicy(max_batch_size=8, max_batch_tokens=2_560, equal_lengths=True), depth=2
-                ),
-            },
-            self.heard,
-            runners=1,
-        )
+        self.crops: Any = Stage(CROPS, said)
+        documents: Any = Stage(DOCUMENTS, opened)
+        pages: Any = Stage(PAGES, laid_out)
+        self.meter = Meter()
+        self.engine = Engine(lanes(documents, pages, self.crops), self.heard, runners=1, meter=self.meter)
         self.engine.start()
 
     def read(self, *documents: dict[str, object], **fields: object) -> OcrResult:
@@ -167,6 +158,13 @@ def test_documents_and_pixels_are_counted_for_the_metrics(desk: Desk) -> None:
     )
     assert list(desk.job.outcomes) == ["forbidden_uri", "ok", "ok", "damaged_document"]
     assert (desk.job.pixels, desk.job.tokens, desk.job.labels) == (3 * 100 * 60, 0, ())
+
+
+def test_autoscaling_counts_a_message_by_its_pages(desk: Desk) -> None:
+    desk.read({"id": "far", "uri": "s3://elsewhere/a"}, {"id": "good", "content": "one two/three/four five/torn"})
+    desk.read({"id": "good", "content": "one two"})
+    desk.meter.rates.done("", 0, {RUNNERS: 10.0})
+    assert desk.meter.rates.news() == {"": pytest.approx(2 / 10, rel=0.02)}  # two messages of 2.5 pages in 10 s
 
 
 def test_what_a_line_is_padded_by_itself_is_no_real_input(desk: Desk) -> None:
