@@ -28,8 +28,8 @@ def get(port: int, path: str, method: str = "GET", **headers: str) -> Page:
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
     try:
         connection.request(method, path, headers=headers)
-        answer = connection.getresponse()
-        return Page(answer.status, answer.read().decode())
+        with connection.getresponse() as answer:
+            return Page(answer.status, answer.read().decode())
     except (OSError, http.client.HTTPException) as exc:
         return Page(0, type(exc).__name__)
     finally:
