@@ -132,14 +132,14 @@ def test_a_worker_that_was_told_not_to_consume_one_of_its_queues_is_not_live(
     client.flushall()
     worker = start(server.connection_url)
     worker.wait_for(200, 200)
-    app.control.cancel_consumer("bulk", reply=True, timeout=5)
+    app.control.cancel_consumer("bulk", reply=True, timeout=5, limit=1)
     worker.wait_for(503, 503)
     assert [reason.rpartition(" for ")[0] for reason in get(worker.port, "/live").reasons] == [
         "nothing has fetched from bulk"
     ]
     assert send(app, "my card").get(timeout=20)["results"][0]["label"]
 
-    app.control.add_consumer("bulk", reply=True, timeout=5)
+    app.control.add_consumer("bulk", reply=True, timeout=5, limit=1)
     worker.wait_for(200, 200)
 
 
