@@ -29,10 +29,15 @@ def users() -> dict[str, list[str]]:
 def guarded_server(rules_of: Mapping[str, Sequence[str]]) -> Iterator[ValkeyServer]:
     """Run a server with these users besides the one who may do all."""
     with ValkeyServer(port=free_port(), appendonly="yes") as server, redis.Redis(port=server.port) as admin:
-        known = set(admin.command_list())
         for name, rules in rules_of.items():
-            admin.execute_command("ACL", "SETUSER", name, *(rule for rule in rules if _is_known(rule, known)))
+            admit(admin, name, rules)
         yield server
+
+
+def admit(admin: redis.Redis, name: str, rules: Sequence[str]) -> None:
+    """Let a user in, by those of the rules that the server knows."""
+    known = set(admin.command_list())
+    admin.execute_command("ACL", "SETUSER", name, *(rule for rule in rules if _is_known(rule, known)))
 
 
 def url_of(server: ValkeyServer, role: str) -> str:

