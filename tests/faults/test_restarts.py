@@ -69,7 +69,7 @@ def test_a_plain_task_that_ends_while_its_worker_drains_is_recorded_and_not_run_
 @pytest.mark.fault("sigquit")
 def test_sigquit_hands_back_what_runs_and_blames_nothing(trial: Trial) -> None:
     trial.fleet.start("a", "b", max_batch_size=4)
-    trial.books.send(texts(60, "sleep300"))
+    trial.books.send(texts(200, "sleep300"))  # some are left for a worker that takes long to start
     for name in ("a", "b", "a", "b"):
         wait_until(lambda name=name: trial.runs_on(name), what=f"{name} runs something")  # type: ignore[misc]
         trial.fleet.replace(name, signal.SIGQUIT)
