@@ -36,7 +36,7 @@ def test_variables_are_parsed_to_their_types(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_rates_are_parsed_by_queue(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert dict(load().default_rates) == {"classify": 50.0, "ocr": 0.5, "bulk": 0.02}
+    assert dict(load().default_rates) == {"classify": 50.0, "ocr": 0.5, "bulk": 0.02, "bulk-ocr": 0.02}
     monkeypatch.setenv("BATCHMILL_DEFAULT_RATES", "classify=120, urgent = 3.5,")
     assert dict(load().default_rates) == {"classify": 120.0, "urgent": 3.5}
 
