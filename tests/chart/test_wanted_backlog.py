@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -71,7 +72,8 @@ def recorded(expression: str, inputs: list[dict[str, str]], seconds: float | Non
     ],
 )
 def test_prometheus_records_what_the_exporter_answers(seen: Demand, tmp_path: Path) -> None:
-    behind = demand((0, 0, 0), (0, 0, 0))  # a second exporter whose last look is older
+    fewer, less = (messages // 2 for messages in seen.waiting), (busy / 2 for busy in seen.load)
+    behind = replace(seen, waiting=tuple(fewer), load=tuple(less))  # a second exporter, whose last look is older
 
     recorded(WANTED, [*series(seen, "a"), *series(behind, "b")], backlog_s(seen, TARGETS), tmp_path)
 
