@@ -1,4 +1,7 @@
-"""What all checks of the chart are run over. `make chart` runs them: they download, so `make test` leaves them out."""
+"""What all checks of the chart are run over. `make chart` runs them: they download, so `make test` leaves them out.
+
+It has one test that renders the chart, too: tests/faults/test_rolling_update.py.
+"""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def labels_of(query: str) -> set[str]:
     """Return the labels that the catalogue's metrics in a query have, with those that a scrape adds."""
     named = named_in(query)
     families = {name.removesuffix(part) for name in named for part in ("_bucket", "_sum", "_count", "")}
-    recorded = {label for name in named if ":" in name for label in ("queue", "model", "label")}
+    recorded = {label for name in named if ":" in name for label in ("queue", "band", "model", "label")}
     return _ADDED | recorded | {label for metric in CATALOGUE if metric.name in families for label in metric.labels}
 
 

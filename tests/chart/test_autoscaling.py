@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
@@ -11,6 +12,7 @@ from tests.chart.rendering import Document, case, containers, env, named, of_kin
 
 KEDA_CASES = ("keda", "managed-redis", "keda-replicas")
 WITH_LISTS = ("keda", "managed-redis")
+BULK_TARGETS = {("keda", "classify"): "3600"}  # of all others: 1800
 
 
 def triggers(scaled: Document) -> dict[str, Document]:
@@ -63,9 +65,15 @@ def test_keda_asks_the_exporter_for_the_backlog(name: str) -> None:
     for scaled in scaled_objects:
         trigger = triggers(scaled)["backlog_s"]
         host = f"{service['metadata']['name']}.{service['metadata']['namespace']}.svc"
+        url = urlsplit(trigger["metadata"]["url"])
+        bulk_target = BULK_TARGETS.get((name, queue_of(scaled)), "1800")
 
         assert trigger["type"] == "metrics-api"
-        assert trigger["metadata"]["url"] == f"http://{host}:9464/queues/{queue_of(scaled)}"
+        assert f"{url.scheme}://{url.netloc}{url.path}" == f"http://{host}:9464/queues/{queue_of(scaled)}"
+        assert parse_qsl(url.query, strict_parsing=True) == [
+            ("target_s", trigger["metadata"]["targetValue"]),
+            ("bulk_target_s", bulk_target),
+        ]
         assert trigger["metadata"]["valueLocation"] == "backlog_s"
 
 
@@ -176,7 +184,7 @@ def test_without_keda_a_queue_scales_by_cpu_or_by_its_backlog() -> None:
 
     assert cpu["resource"] == {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 65}}
     assert backlog["external"]["metric"] == {
-        "name": "batchmill_queue_backlog_seconds",
+        "name": "batchmill:wanted_backlog_seconds",
         "selector": {"matchLabels": {"queue": "bulk"}},
     }
     assert backlog["external"]["target"] == {"type": "AverageValue", "averageValue": "1800"}

@@ -54,7 +54,10 @@ def test_every_panel_answers_a_question(panels: list[dict[str, Any]]) -> None:
 
 
 def test_every_metric_that_it_asks_for_exists(panels: list[dict[str, Any]]) -> None:
-    recorded = {"batchmill:objective_seconds", "batchmill:target_backlog_seconds", "batchmill:max_workers"}
+    recorded = {
+        *("batchmill:objective_seconds", "batchmill:target_backlog_seconds", "batchmill:max_workers"),
+        "batchmill:wanted_backlog_seconds",
+    }
     found = set().union(*map(named_in, queries(panels)))
 
     assert len(found) > 25

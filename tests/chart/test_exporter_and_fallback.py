@@ -1,4 +1,4 @@
-"""What KEDA is told by the exporter and what it counts by itself are the same work, on a real server."""
+"""What KEDA is told by the exporter, and how what it counts by itself differs, on a real server."""
 
 from __future__ import annotations
 
@@ -15,14 +15,16 @@ from tests.chart.rendering import Document, case, containers, env, named, render
 from tests.chart.test_autoscaling import evaluated, triggers
 from tests.chart.test_readme import LENGTH
 from tests.services import free_port, producer
+from worker.ledger import Ledger, Terms
 from worker.ops import exporter, http
 from worker.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-WAITING = (4, 3, 2, 1)  # messages of each priority step
-HELD = 6
+RATE = 50.0
+TARGET_S = 10.0
+BULK_WEIGHT = TARGET_S / 3600
 
 
 @pytest.fixture(scope="module")
@@ -31,16 +33,29 @@ def scaled() -> Document:
 
 
 @pytest.fixture(scope="module")
-def client() -> Iterator[redis.Redis]:
-    """A database with work: what a stock producer has sent, and what workers hold."""
-    with ValkeyServer(port=free_port()) as server, redis.Redis.from_url(server.connection_url) as connected:
-        with producer(server.connection_url) as app:
-            for step, messages in zip(PRIORITY_STEPS, WAITING, strict=True):
-                for number in range(messages):
-                    tickets = [{"id": str(number), "text": "The router is red"}]
-                    app.send_task(TASK_CLASSIFY, kwargs={"tickets": tickets}, queue="classify", priority=step)
-        connected.hset(unacked_key("classify"), mapping={str(number): "x" for number in range(HELD)})
+def server() -> Iterator[ValkeyServer]:
+    with ValkeyServer(port=free_port()) as running:
+        yield running
+
+
+@pytest.fixture
+def client(server: ValkeyServer) -> Iterator[redis.Redis]:
+    with redis.Redis.from_url(server.connection_url) as connected:
+        connected.flushall()
         yield connected
+
+
+def send(server: ValkeyServer, *waiting: int) -> None:
+    """Let a stock producer send so many messages of each priority step."""
+    with producer(server.connection_url) as app:
+        for step, messages in zip(PRIORITY_STEPS, waiting, strict=True):
+            for number in range(messages):
+                tickets = [{"id": str(number), "text": "The router is red"}]
+                app.send_task(TASK_CLASSIFY, kwargs={"tickets": tickets}, queue="classify", priority=step)
+
+
+def hold(client: redis.Redis, messages: int) -> None:
+    client.hset(unacked_key("classify"), mapping={str(number): "x" for number in range(messages)})
 
 
 def asked(scaled: Document, client: redis.Redis) -> float:
@@ -52,26 +67,58 @@ def asked(scaled: Document, client: redis.Redis) -> float:
     looking = exporter.Exporter(client, settings.queues, dict(settings.default_rates), settings.lease_s)
     looking.look()
     trigger = triggers(scaled)["backlog_s"]["metadata"]
-    answer = looking.respond(http.Request(urlsplit(trigger["url"]).path, ""))
+    url = urlsplit(trigger["url"])
+    answer = looking.respond(http.Request(url.path, "", url.query))
     return json.loads(answer.body)[trigger["valueLocation"]]
 
 
-def test_without_the_exporter_keda_counts_the_work_that_the_exporter_would_tell(
-    scaled: Document, client: redis.Redis
-) -> None:
-    counted = {
+def counted(scaled: Document, client: redis.Redis) -> float | None:
+    """Return what KEDA makes of the lists and the hash when the exporter does not answer."""
+    lengths = {
         name: float(client.eval(LENGTH, 1, trigger["metadata"]["listName"]))
         for name, trigger in triggers(scaled).items()
         if trigger["type"] == "redis"
     }
-    formula = scaled["spec"]["advanced"]["scalingModifiers"]["formula"]
-
-    assert sum(counted.values()) == sum(WAITING) + HELD
-    assert evaluated(formula, {"backlog_s": None, **counted}) == pytest.approx(asked(scaled, client))
+    return evaluated(scaled["spec"]["advanced"]["scalingModifiers"]["formula"], {"backlog_s": None, **lengths})
 
 
-def test_a_queue_without_work_wakes_nobody(scaled: Document, client: redis.Redis) -> None:
+def test_of_what_people_wait_for_and_nobody_works_at_keda_counts_what_the_exporter_tells(
+    scaled: Document, server: ValkeyServer, client: redis.Redis
+) -> None:
+    send(server, 4, 3, 0, 0)
+    hold(client, 6)
+
+    assert counted(scaled, client) == pytest.approx(13 / RATE)
+    assert asked(scaled, client) == pytest.approx(13 / RATE)
+
+
+def test_without_the_exporter_bulk_work_counts_like_any_other(
+    scaled: Document, server: ValkeyServer, client: redis.Redis
+) -> None:
+    send(server, 4, 3, 2, 1)
+
+    assert counted(scaled, client) == pytest.approx(10 / RATE)
+    assert asked(scaled, client) == pytest.approx((7 + 3 * BULK_WEIGHT) / RATE, rel=1e-5)
+
+
+def test_without_the_exporter_messages_in_workers_hands_stand_for_busy_workers(
+    scaled: Document, server: ValkeyServer, client: redis.Redis
+) -> None:
+    send(server, 4, 0, 0, 0)
+    hold(client, 6)
+    worker = Ledger(client, "alpha:host/1/1/aa", ["classify"], Terms())
+    worker.renew([], loads={"classify": (0.75, 0.0, 0.25)})
+
+    assert counted(scaled, client) == pytest.approx(10 / RATE)
+    assert asked(scaled, client) == pytest.approx(4 / RATE + TARGET_S * (0.75 + 0.25 * BULK_WEIGHT), rel=1e-5)
+
+
+def test_a_queue_without_work_wakes_nobody_and_one_message_somebody(
+    scaled: Document, server: ValkeyServer, client: redis.Redis
+) -> None:
     idle = named(rendered(case("keda")), "ScaledObject", "prod-batchmill-tickets-de-dach-2026")
+    send(server, 0, 0, 0, 1)
 
+    thousandths = int(asked(scaled, client) * 1000)  # KEDA's own arithmetic
     assert asked(idle, client) == 0
-    assert asked(scaled, client) > float(scaled["spec"]["advanced"]["scalingModifiers"]["activationTarget"])
+    assert thousandths / 1000 > float(scaled["spec"]["advanced"]["scalingModifiers"]["activationTarget"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import subprocess
+from dataclasses import asdict
 from itertools import pairwise
 from pathlib import Path
 from typing import Final
@@ -14,6 +15,7 @@ import yaml
 
 from tests.chart.rendering import CHART, case, rendered, run_helm
 from tests.chart.tools import HELMS, promtool
+from worker.ops.scaling import DEFAULT_TARGETS
 
 ROOT: Final = Path(__file__).parents[2]
 PAGE: Final = (ROOT / "docs" / "operate.md").read_text("utf-8").replace("\\\n", " ")
@@ -22,6 +24,7 @@ NIGHTLY: Final = (
     *("--set", "nightly.inputs={s3://lake/tickets/dt=\\{date\\}/*.parquet}"),
     *("--set", "nightly.output=s3://lake/labels/\\{date\\}"),
 )
+SCALING: Final = (ROOT / "docs" / "scaling.md").read_text("utf-8")
 RULES: Final = "/etc/prometheus/alerts.yaml"
 
 
@@ -44,6 +47,33 @@ def test_the_values_that_the_runbook_sets_are_accepted(version: str) -> None:
         flags = [part for pair in pairwise(words) if pair[0] == "--set" for part in pair]
         done = run_helm(version, "template", "batchmill", str(CHART), "--values", str(case("minimal")), *flags)
         assert done.returncode == 0, done.stderr
+
+
+def test_the_targets_are_the_same_everywhere() -> None:
+    targets = {name: f"{seconds:g}" for name, seconds in asdict(DEFAULT_TARGETS).items()}
+    defaults = yaml.safe_load((CHART / "values.yaml").read_text())["queueDefaults"]["scaling"]
+    rows = {
+        row[0].partition(",")[0]: row[1:3]
+        for row in re.findall(r"^\| (.+?) \| (.+?) \| (.+?) \|", SCALING, re.MULTILINE)
+    }
+
+    assert str(defaults["targetBacklogSeconds"]) == targets["target_s"]
+    assert str(defaults["bulkTargetBacklogSeconds"]) == targets["bulk_target_s"]
+    assert rows["target"] == (targets["target_s"],) * 2
+    assert rows["bulk target"] == (targets["bulk_target_s"],) * 2
+    assert f"(`scaling.targetBacklogSeconds`, {targets['target_s']})" in PAGE
+    assert f"(`scaling.bulkTargetBacklogSeconds`, {targets['bulk_target_s']})" in PAGE
+
+
+def test_what_scaling_md_says_to_set_is_what_the_chart_sets() -> None:
+    autoscaling = yaml.safe_load((CHART / "values.yaml").read_text())["autoscaling"]
+    up, down, keda = (autoscaling[part] for part in ("scaleUp", "scaleDown", "keda"))
+
+    assert f"| HPA up | {up['percent']} % or {up['pods']} pods in 15 s, no window |" in SCALING
+    assert up["stabilizationSeconds"] == 0
+    assert f"| HPA down | {down['percent']} % in 15 s, window {down['stabilizationSeconds']} s |" in SCALING
+    polling, cooldown = keda["pollingIntervalSeconds"], keda["cooldownSeconds"]
+    assert f"| KEDA | polling {polling} s, cooldown {cooldown} s, activation 0 |" in SCALING
 
 
 def test_composes_prometheus_reads_its_configuration_and_the_charts_rules(tmp_path: Path) -> None:

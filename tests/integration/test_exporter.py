@@ -22,7 +22,7 @@ from worker import keys
 from worker.errors import ConfigError
 from worker.ledger import Ledger, Terms
 from worker.metrics import CATALOGUE, Side
-from worker.ops.exporter import STALE_S, Exporter
+from worker.ops.exporter import LEAST_S, STALE_S, Exporter
 from worker.ops.http import Request, Server
 
 if TYPE_CHECKING:
@@ -127,12 +127,13 @@ def test_a_target_that_is_none_is_refused(watching: Watching, query: str) -> Non
     assert "target_s" in page.reasons[0]
 
 
-def test_what_is_little_is_not_rounded_to_nothing(watching: Watching, client: redis.Redis) -> None:
+def test_what_is_little_is_not_what_keda_takes_for_nothing(watching: Watching, client: redis.Redis) -> None:
     client.hset(keys.SERVICE_RATES, "classify", "10000")
+    assert watching.queue()["backlog_s"] == 0
     put(client, 3)
-    assert 0 < watching.queue()["backlog_s"] < 1e-5
+    assert watching.queue()["backlog_s"] == LEAST_S
     Ledger(client, "alpha:host/1/1/aa", ["classify"], Terms()).drain(1)
-    assert 0 < watching.queue()["backlog_s"] < 1e-3
+    assert watching.queue()["backlog_s"] == LEAST_S
 
 
 def test_a_load_that_is_no_number_blinds_it_instead_of_killing_it(watching: Watching, client: redis.Redis) -> None:

@@ -40,6 +40,7 @@ log = structlog.get_logger(__name__)
 
 LOOK_EVERY_S: Final = 5.0
 STALE_S: Final = 4 * LOOK_EVERY_S  # a look that hangs ends after the client's timeouts
+LEAST_S: Final = 0.001  # KEDA drops what is below a thousandth: a message of bulk work would wake nobody
 BANDS: Final = dict(zip(PRIORITY_STEPS, ("interactive", "normal", "bulk", "background"), strict=True))
 _BAND_NAMES: Final = tuple(BANDS.values())[: len(Band)]  # the last list is of the last band
 MEASURED: Final = "measured"
@@ -194,7 +195,7 @@ class Exporter:
             "waiting": queue.waiting,
             "in_flight": queue.state.in_flight,
             "busy_workers": round(sum(queue.state.load), 2),
-            "backlog_s": float(f"{wanted_s:.6g}"),  # rounded to decimals, little bulk work would be none
+            "backlog_s": float(f"{max(wanted_s, LEAST_S):.6g}") if wanted_s else 0.0,
             "oldest_age_s": queue.oldest_age_s,
             "workers": queue.workers,
         }
