@@ -61,8 +61,10 @@ class Trace:
             raise ConfigError(f"trace {self.name}: it is empty")
         if np.any(np.diff(self.arrival_s) < 0) or self.arrival_s[0] < 0:
             raise ConfigError(f"trace {self.name}: arrival_s must ascend from 0")
-        if not (np.all(self.service_s > 0) and np.all(self.units > 0)):
-            raise ConfigError(f"trace {self.name}: service_s and units must be above 0")
+        if not np.all(self.service_s > 0):
+            raise ConfigError(f"trace {self.name}: service_s must be above 0")
+        if not np.all((self.units > 0) & (self.units == np.floor(self.units))):
+            raise ConfigError(f"trace {self.name}: units must be whole numbers above 0")
 
     def __len__(self) -> int:
         """Return the number of messages."""

@@ -123,7 +123,7 @@ def _imports(rng: Generator, messages: int) -> NDArray[np.float64]:
 def _tickets(rng: Generator, arrival_s: NDArray[np.float64], tickets: NDArray[np.float64], band: Band) -> _Part:
     """Messages whose tickets tell their work but roughly: texts differ."""
     text = tickets * rng.lognormal(0, 0.6 / np.sqrt(tickets))
-    return arrival_s, TICKET_S * text * rng.lognormal(0, 0.15, len(text)), tickets, band
+    return arrival_s, TICKET_S * text * rng.lognormal(0, 0.15, len(text)), np.round(tickets), band
 
 
 def _documents(rng: Generator, arrival_s: NDArray[np.float64], pages: NDArray[np.float64]) -> _Part:
