@@ -9,7 +9,7 @@ import numpy as np
 from schemas.names import Band
 from worker.ops.simulation.autoscaler import Scaling
 from worker.ops.simulation.policies import Policy, Surroundings
-from worker.ops.simulation.signals import BacklogSeconds, ListLength
+from worker.ops.simulation.signals import ListLength
 from worker.ops.simulation.simulator import Simulation
 from worker.ops.simulation.traces import Trace
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from worker.ops.simulation.batchmill_worker import BatchmillWorker
     from worker.ops.simulation.celery_worker import CeleryWorker
     from worker.ops.simulation.outcome import Run
+    from worker.ops.simulation.signals import Signal
 
 CALM = Surroundings(start_s=20.0, start_jitter=0.0, kills_per_hour=0.0)
 ONE_POD = Scaling(target=1.0, min_replicas=1, max_replicas=1)
@@ -31,11 +32,11 @@ def trace_of(
     band: Sequence[int] | int = Band.INTERACTIVE,
     end_s: float = 20_000.0,
 ) -> Trace:
-    """Return a trace whose units are seconds."""
+    """Return a trace whose units are seconds, begun ones too."""
     count = len(arrival_s)
     services = np.broadcast_to(np.asarray(service_s, dtype=float), count).copy()
     bands = np.broadcast_to(np.asarray(band), count).copy()
-    return Trace("test", np.asarray(arrival_s, dtype=float), services, services.copy(), bands, end_s)
+    return Trace("test", np.asarray(arrival_s, dtype=float), services, np.ceil(services), bands, end_s)
 
 
 def poisson(messages: int, per_s: float, seed: int = 7) -> np.ndarray:
@@ -46,7 +47,7 @@ def poisson(messages: int, per_s: float, seed: int = 7) -> np.ndarray:
 def policy(
     worker: BatchmillWorker | CeleryWorker,
     scaling: Scaling = ONE_POD,
-    signal: ListLength | BacklogSeconds | None = None,
+    signal: Signal | None = None,
     *,
     has_bands: bool = True,
 ) -> Policy:

@@ -14,7 +14,7 @@ from worker.ops.simulation.autoscaler import DEFAULT_DOWN, Limits, Scaling
 from worker.ops.simulation.picture import check, draw
 from worker.ops.simulation.policies import Surroundings
 from worker.ops.simulation.service_curve import MEASURED_GAIN, gains_of, measured_gain
-from worker.ops.simulation.study import Comparison, Terms, compare, our_curves
+from worker.ops.simulation.study import Comparison, Terms, compare, our_curve
 from worker.ops.simulation.traces import read_trace
 from worker.ops.simulation.workloads import SCENARIOS, Scenario
 
@@ -42,13 +42,6 @@ HEADER = (
 )
 @click.option(
     "--objective", type=click.FloatRange(min=0), help="Wait in seconds beyond which a person's message is late."
-)
-@click.option(
-    "--headroom",
-    default=0.0,
-    show_default=True,
-    type=click.FloatRange(min=0),
-    help="Share of workers that we keep beyond the load.",
 )
 @click.option("--start", default=25.0, show_default=True, help="Seconds from the decision to a ready pod.")
 @click.option("--kills", default=0.02, show_default=True, help="Kills without notice, for each pod and hour.")
@@ -87,7 +80,7 @@ def simulate(traces: Sequence[str], **options: Any) -> None:  # noqa: ANN401 - c
     show(lambda: View([_record(each) for each in seen], [Grid(HEADER, list(_rows(seen)))]), as_json=options["as_json"])
     if options["plot"]:
         panels = {
-            each.trace: (*our_curves(scenario, terms), *each.curves)
+            each.trace: (our_curve(scenario, terms), *each.curves)
             for scenario, each in zip(scenarios, seen, strict=True)
         }
         draw(options["plot"], panels)
@@ -107,7 +100,6 @@ def _terms(options: dict[str, Any]) -> Terms:
         points=options["points"],
         target_s=options["target"],
         bulk_target_s=options["bulk_target"],
-        headroom=options["headroom"],
         scaling=bounds,
         surroundings=Surroundings(start_s=options["start"], kills_per_hour=options["kills"]),
         gains=gains_of(measured_gain(options["bench"]) if options["bench"] else MEASURED_GAIN),

@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-import math
+from dataclasses import replace
 
 import pytest
 
-from worker.ops.simulation.signals import LOAD_S, RATE_BUSY_S, BacklogSeconds, Gauges, ListLength
+from tests.simulations import policy, simulated, trace_of
+from worker.loads import NO_LOAD, SMOOTHING_S
+from worker.ops.scaling import DEFAULT_TARGETS, Demand, backlog_s
+from worker.ops.simulation.autoscaler import Scaling
+from worker.ops.simulation.batchmill_worker import BatchmillWorker
+from worker.ops.simulation.signals import BacklogSeconds, Gauges, ListLength, Signal
+from worker.ops.simulation.telling import RENEW_S, Teller
 from worker.ops.simulation.workers import Work
 
 TARGET_S = 25.0
-
-
-def gauges() -> Gauges:
-    """Ten messages of 30 units and two bulk ones of 500 wait; a unit takes 2 s, and a message of the mean 20 s."""
-    return Gauges(
-        waiting=[10, 0, 2],
-        waiting_units=[30.0, 0.0, 500.0],
-        held=7,
-        load=[1.5, 0.0, 2.0],
-        busy_s=200.0,
-        units=100.0,
-        ended=10.0,
-        units_per_message=8.0,
-    )
+SEEN = Gauges(waiting=[10, 0, 2], load=(1.5, 0.0, 2.0), in_flight=7, workers=4, rate=0.05)
 
 
 @pytest.mark.parametrize(
@@ -31,51 +24,58 @@ def gauges() -> Gauges:
     [
         pytest.param(ListLength(), 12.0, id="the list"),
         pytest.param(ListLength(in_flight=True), 19.0, id="and what is held"),
-        pytest.param(BacklogSeconds(by_units=False, by_load=False), 12 * 20.0 + 7 * 20.0, id="messages at the mean"),
-        pytest.param(BacklogSeconds(by_load=False), 530 * 2.0 + 7 * 20.0, id="units"),
-        pytest.param(BacklogSeconds(is_sized=False, by_load=False), 12 * 8 * 2.0 + 7 * 20.0, id="units of a mean size"),
-        pytest.param(BacklogSeconds(), 530 * 2.0 + TARGET_S * 3.5, id="load instead of what is held"),
-        pytest.param(BacklogSeconds(headroom=0.2), 530 * 2.0 + TARGET_S * 3.5 * 1.2, id="load and headroom"),
-        pytest.param(
-            BacklogSeconds(weights=(1.0, 1.0, 0.01)), 60.0 + 10.0 + TARGET_S * 1.52, id="bulk work counts for less"
-        ),
+        pytest.param(BacklogSeconds(by_load=False), 19 * 20.0, id="the same in seconds"),
+        pytest.param(BacklogSeconds(bulk_target_s=TARGET_S), 12 * 20.0 + TARGET_S * 3.5, id="load for what is held"),
+        pytest.param(BacklogSeconds(bulk_target_s=2500.0), 200 + 0.4 + TARGET_S * 1.52, id="bulk work counts for less"),
     ],
 )
-def test_a_signal_is_a_formula(signal: ListLength | BacklogSeconds, expected: float) -> None:
-    assert signal.value(gauges(), TARGET_S) == pytest.approx(expected)
+def test_a_signal_is_a_formula(signal: Signal, expected: float) -> None:
+    assert signal.value(SEEN, TARGET_S) == pytest.approx(expected)
 
 
-def test_an_empty_queue_with_idle_workers_is_no_backlog() -> None:
-    assert BacklogSeconds().value(Gauges(), TARGET_S) == 0.0
+@pytest.mark.parametrize("seen", [SEEN, replace(SEEN, load=NO_LOAD), Gauges(rate=2.0)], ids=["busy", "fresh", "idle"])
+def test_ours_is_what_the_exporter_says(seen: Gauges) -> None:
+    said = backlog_s(Demand(seen.waiting, seen.load, seen.in_flight, seen.workers, seen.rate))
+
+    assert BacklogSeconds().value(seen, DEFAULT_TARGETS.target_s) == said
 
 
-def test_waiting_is_counted_in_messages_and_units() -> None:
-    seen = Gauges(units_per_message=4.0)
+def test_without_a_rate_there_is_no_backlog() -> None:
+    unknown = replace(SEEN, rate=None)
 
-    seen.wait(2, 54.0)
-    seen.wait(0, 1.0)
-    seen.open(2, 54.0)
-
-    assert (seen.waiting, seen.waiting_units) == ([1, 0, 0], [1.0, 0.0, 0.0])
-    assert seen.units_per_message == pytest.approx(5.0), "a fiftieth of the way"
+    assert BacklogSeconds().value(unknown, TARGET_S) == BacklogSeconds(by_load=False).value(unknown, TARGET_S) == 0.0
 
 
-def test_load_follows_the_busy_share_and_rates_the_busy_time() -> None:
-    seen, work = Gauges(), Work(busy_s=[15.0, 0.0, 7.5], units=45.0, ended=9)
+def test_the_shared_rate_moves_a_fifth_of_the_way() -> None:
+    seen = Gauges()
 
-    seen.learn([work, Work()], 15.0)
-
-    moved = 1 - math.exp(-15.0 / LOAD_S)
-    assert seen.load == pytest.approx([moved, 0.0, moved / 2])
-    assert seen.units / seen.busy_s == pytest.approx(2.0)
-    assert seen.ended / seen.busy_s == pytest.approx(0.4)
-    assert work == Work(), "what was told is not told again"
+    seen.learn(10.0)
+    assert seen.rate == 10.0
+    seen.learn(5.0)
+    assert seen.rate == pytest.approx(9.0)
 
 
-def test_a_rate_survives_idle_hours_and_yields_to_work() -> None:
-    seen = Gauges(busy_s=60.0, units=60.0, ended=60.0)
+def test_a_worker_tells_its_load_and_a_rate_once_a_message_is_partly_done() -> None:
+    teller, work = Teller(100.0), Work(busy_s=[3.0, 0.0, 1.0], units=8.7)
+    teller.opened(200.0)
 
-    seen.learn([], 36_000.0)
-    assert seen.units / seen.busy_s == pytest.approx(1.0)
-    seen.learn([Work(busy_s=[10 * RATE_BUSY_S, 0.0, 0.0], units=20 * RATE_BUSY_S)], 10.0)
-    assert seen.units / seen.busy_s == pytest.approx(2.0, rel=0.03)
+    load, rate = teller.renewal(work, 100.0 + RENEW_S)
+
+    moved = RENEW_S / SMOOTHING_S
+    assert load == pytest.approx((0.75 * moved, 0.0, 0.25 * moved), abs=0.006), "told in hundredths"
+    assert rate == pytest.approx(8 / 4.0 / 200)
+    assert work == Work(units=pytest.approx(0.7)), "a unit is told when it has been done"
+
+
+def test_an_idle_worker_has_no_news() -> None:
+    assert Teller(0.0).renewal(Work(), RENEW_S) == (NO_LOAD, None)
+
+
+def test_a_worker_that_keeps_busy_counts_as_one() -> None:
+    """After a first burst messages come as fast as two workers end them, and two workers stay without a queue."""
+    trace = trace_of([second * 5.0 for second in range(1000)], 9.9, end_s=5000.0)
+    one = policy(BatchmillWorker(few=1), Scaling(target=TARGET_S), BacklogSeconds())
+
+    replicas = [count for at_s, count in simulated(trace, one).replicas if at_s > 2500.0]
+
+    assert set(replicas) <= {2, 3}

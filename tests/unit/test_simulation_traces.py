@@ -36,7 +36,7 @@ def _jsonl(folder: Path) -> Path:
 def test_a_trace_is_read_in_order_from_its_first_arrival(write, tmp_path: Path) -> None:  # noqa: ANN001 - see above
     trace = read_trace(write(tmp_path))
 
-    assert (trace.name, len(trace), trace.is_sized) == ("day", 2, True)
+    assert (trace.name, len(trace)) == ("day", 2)
     assert trace.arrival_s.tolist() == [0.0, 60.0]
     assert trace.service_s.tolist() == [1.0, 2.5]
     assert trace.units.tolist() == [40.0, 1.0]
@@ -44,11 +44,11 @@ def test_a_trace_is_read_in_order_from_its_first_arrival(write, tmp_path: Path) 
     assert trace.end_s == 60.0 + 1800.0
 
 
-def test_without_units_the_size_of_a_message_says_nothing(tmp_path: Path) -> None:
+def test_without_units_every_message_is_one(tmp_path: Path) -> None:
     path = tmp_path / "day.csv"
     path.write_text("arrival_s,service_s\n0,1\n5,100\n")
 
-    assert not read_trace(path).is_sized
+    assert read_trace(path).units.tolist() == [1.0, 1.0]
 
 
 @pytest.mark.parametrize(
@@ -59,6 +59,7 @@ def test_without_units_the_size_of_a_message_says_nothing(tmp_path: Path) -> Non
         pytest.param("arrival_s,service_s\n0,nan\n", "not a finite number", id="not finite"),
         pytest.param("arrival_s,service_s,priority\n0,1,12\n", "between 0 and 9", id="priority"),
         pytest.param("arrival_s,service_s\n0,0\n", "above 0", id="no work"),
+        pytest.param("arrival_s,service_s,units\n0,1,2.5\n", "whole", id="half a unit"),
         pytest.param("arrival_s,service_s\n", "no messages", id="empty"),
     ],
 )

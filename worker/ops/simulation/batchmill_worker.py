@@ -107,7 +107,6 @@ class SharingWorker:
             ended.append(message)
         if ended:
             self._held -= len(ended)
-            self.work.ended += len(ended)
             self._left_s = max(0.0, self._left_s) if self._held else 0.0
             self._set_speed()
         return ended

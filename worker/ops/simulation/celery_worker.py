@@ -83,7 +83,6 @@ class PrefetchingWorker:
             message = heapq.heappop(self._running)[1]
             del self._taken_s[message]
             ended.append(message)
-        self.work.ended += len(ended)
         if not self._stopping:
             self._fill(now_s)
         return ended

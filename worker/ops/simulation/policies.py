@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from worker.ops.simulation.batchmill_worker import BatchmillWorker
+    from worker.ops.simulation.signals import Signal
 
 BACKLOG_SECONDS: Final = "backlog seconds"
 LENGTH_IN_FLIGHT: Final = "list length + in flight"
@@ -52,7 +53,7 @@ class Policy:
     """
 
     name: str
-    signal: ListLength | BacklogSeconds
+    signal: Signal
     worker: BatchmillWorker | CeleryWorker
     scaling: Scaling = field(default_factory=lambda: Scaling(target=25.0))
     has_bands: bool = True

@@ -1,7 +1,7 @@
 """The event loop: messages arrive, pods come, work and go, an autoscaler looks every few seconds.
 
-Deterministic by trace, policy and seed. The simulation starts with the fewest replicas, ready, and with rates as a day
-like this one would have left them in the broker. It ends when the trace says so.
+Deterministic by trace, policy and seed. The simulation starts with the fewest replicas, ready, and with the rate that a
+day like this one would have left in the broker. It ends when the trace says so.
 """
 
 from __future__ import annotations
@@ -15,17 +15,18 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from worker.loads import NO_LOAD, Load
 from worker.ops.simulation.autoscaler import Autoscaler
 from worker.ops.simulation.outcome import Run
 from worker.ops.simulation.queue import Queue
 from worker.ops.simulation.signals import Gauges
+from worker.ops.simulation.telling import RENEW_S, Teller
 
 if TYPE_CHECKING:
     from worker.ops.simulation.policies import Policy, Surroundings
     from worker.ops.simulation.traces import Trace
-    from worker.ops.simulation.workers import Left, Work, Worker
+    from worker.ops.simulation.workers import Left, Worker
 
-KNOWN_BUSY_S: Final = 60.0  # what the rates of the day before weigh
 DRAWS: Final = 4096  # random numbers of each kind; pods beyond that use them again
 
 
@@ -44,15 +45,18 @@ class _What(IntEnum):
     KILLED = 2
     READY = 3
     BACK = 4
+    RENEW = 5
 
 
 @dataclass(slots=True, eq=False)
 class _Pod:
-    """A pod; `plan` numbers the last plan of its next end, of which older ones are stale."""
+    """A pod; `load` is what it told last, `plan` numbers the last plan of its next end: older ones are stale."""
 
     worker: Worker
+    teller: Teller
     created_s: float
     state: _State = _State.STARTING
+    load: Load = NO_LOAD
     plan: int = 0
 
 
@@ -72,12 +76,11 @@ class Simulation:
         self._policy = policy
         self._autoscaler = Autoscaler(policy.scaling)
         self._queue = Queue(has_bands=policy.has_bands)
-        self._gauges = _known(trace)
+        self._gauges = Gauges(rate=len(trace) / float(trace.service_s.sum()))
         self._events: list[tuple[float, int, int, _Pod | int, int]] = []
         self._order = count()
         self._pods: list[_Pod] = []
         self._ready: list[_Pod] = []
-        self._unheard: list[Work] = []  # of pods that are gone
         self._in_limbo = 0  # held by nobody alive, and not given back yet
         self._wait_s = np.full(len(trace), np.inf).tolist()
         self._lost = self._redeliveries = self._created = 0
@@ -109,7 +112,6 @@ class Simulation:
                 self._scale(now_s, self._autoscaler.wake(now_s, self._metric(), self._replicas))
                 poll_s += scaling.polling_s
             else:
-                self._measure(now_s, scaling.sync_s)
                 self._scale(now_s, self._autoscaler.decide(now_s, self._metric(), self._replicas))
                 decide_s += scaling.sync_s
 
@@ -122,7 +124,7 @@ class Simulation:
 
     def _arrive(self, message: int, now_s: float) -> None:
         band = self._messages.bands[message]
-        self._gauges.wait(band, self._messages.units[message])
+        self._gauges.waiting[band] += 1
         nobody_had_room = len(self._queue) > 0
         self._queue.put(message, band)
         if not nobody_had_room:
@@ -138,7 +140,8 @@ class Simulation:
 
     def _give(self, pod: _Pod, now_s: float) -> None:
         message = self._queue.pop()
-        self._gauges.open(self._messages.bands[message], self._messages.units[message])
+        self._gauges.waiting[self._messages.bands[message]] -= 1
+        pod.teller.opened(self._messages.units[message])
         self._end(pod, now_s)
         pod.worker.take(message, now_s)
         self._plan(pod)
@@ -171,10 +174,13 @@ class Simulation:
                 self._work_on(about, now_s)
         elif about.state is _State.GONE:
             return
+        elif what == _What.RENEW:
+            self._renew(about, now_s)
         elif what == _What.READY:
             if about.state is _State.STARTING:
                 about.state = _State.READY
                 self._ready.append(about)
+                self._renew(about, now_s)
                 self._hand_out(now_s)
         else:
             self._leave(about, now_s, killed=what == _What.KILLED)
@@ -186,7 +192,7 @@ class Simulation:
 
     def _put_back(self, message: int) -> None:
         band = self._messages.bands[message]
-        self._gauges.wait(band, self._messages.units[message])
+        self._gauges.waiting[band] += 1
         self._queue.put_back(message, band)
 
     def _work_on(self, pod: _Pod, now_s: float) -> None:
@@ -206,7 +212,6 @@ class Simulation:
         pod.plan += 1
         self._pods.remove(pod)
         self._pod_s += now_s - pod.created_s
-        self._unheard.append(pod.worker.work)
         self._return(pod.worker.leave(now_s, killed=killed), now_s)
         if was_wanted:
             self._create(now_s)
@@ -224,15 +229,21 @@ class Simulation:
 
     # Pods.
 
-    def _measure(self, now_s: float, elapsed_s: float) -> None:
-        for pod in self._pods:
-            if len(pod.worker):
-                self._end(pod, now_s)
-        self._gauges.learn([pod.worker.work for pod in self._pods] + self._unheard, elapsed_s)
-        self._unheard.clear()
+    def _renew(self, pod: _Pod, now_s: float) -> None:
+        """Let a pod tell what it has measured, if anybody wants to know; a stopping one has nothing more to say."""
+        if pod.state is not _State.READY or not self._policy.signal.asks_workers:
+            return
+        self._end(pod, now_s)
+        pod.load, rate = pod.teller.renewal(pod.worker.work, now_s)
+        if rate is not None:
+            self._gauges.learn(rate)
+        self._put(now_s + RENEW_S, _What.RENEW, pod)
 
     def _metric(self) -> float:
-        self._gauges.held = sum(len(pod.worker) for pod in self._pods) + self._in_limbo
+        gauges = self._gauges
+        gauges.in_flight = sum(len(pod.worker) for pod in self._pods) + self._in_limbo
+        gauges.workers = len(self._ready)
+        gauges.load = [sum(loads) for loads in zip(*(pod.load for pod in self._ready), strict=True)] or NO_LOAD
         return self._policy.signal.value(self._gauges, self._policy.scaling.target)
 
     def _scale(self, now_s: float, replicas: int, start_s: float | None = None) -> None:
@@ -251,7 +262,7 @@ class Simulation:
     def _create(self, now_s: float, start_s: float | None = None) -> None:
         number = self._created % DRAWS
         self._created += 1
-        pod = _Pod(self._policy.worker.start(self._messages), now_s)
+        pod = _Pod(self._policy.worker.start(self._messages), Teller(now_s), now_s)
         self._pods.append(pod)
         ready_s = now_s + (self._starts_s[number] if start_s is None else start_s)
         self._put(ready_s, _What.READY, pod)
@@ -271,14 +282,3 @@ class Simulation:
 
 def _turn(pod: _Pod) -> float:
     return pod.worker.turn()
-
-
-def _known(trace: Trace) -> Gauges:
-    """Return gauges with the rates that a day like this one leaves behind."""
-    service_s, units = float(trace.service_s.sum()), float(trace.units.sum())
-    return Gauges(
-        busy_s=KNOWN_BUSY_S,
-        units=KNOWN_BUSY_S * units / service_s,
-        ended=KNOWN_BUSY_S * len(trace) / service_s,
-        units_per_message=units / len(trace),
-    )

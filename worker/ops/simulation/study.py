@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from schemas.names import Band
+from worker.ops.scaling import DEFAULT_TARGETS
 from worker.ops.simulation.autoscaler import Scaling
 from worker.ops.simulation.batchmill_worker import BatchmillWorker
 from worker.ops.simulation.policies import Surroundings, contestants
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from worker.ops.simulation.workloads import Scenario
 
 SECONDS: Final = (4.0, 300.0)  # targets that are tried; of list lengths, as many messages of the mean size
-HEADROOMS: Final = (0.0, 0.1, 0.2, 0.35, 0.6, 1.0, 1.5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +29,6 @@ class Terms:
         points: targets of each policy.
         target_s: ours; None = the scenario's.
         bulk_target_s: backlog seconds of bulk work for each replica.
-        headroom: ours; see `BacklogSeconds`.
         scaling: of our workers' policies; its target is not used.
         surroundings: of all policies; its objectives are not used.
         gains: of our worker.
@@ -39,8 +37,7 @@ class Terms:
     seed: int = 1
     points: int = 24
     target_s: float | None = None
-    bulk_target_s: float = 1800.0
-    headroom: float = 0.0
+    bulk_target_s: float = DEFAULT_TARGETS.bulk_target_s
     scaling: Scaling = field(default_factory=lambda: Scaling(target=1.0))
     surroundings: Surroundings = field(default_factory=Surroundings)
     gains: Gains = DEFAULT_GAINS
@@ -71,11 +68,8 @@ class Comparison:
 def policies(scenario: Scenario, terms: Terms) -> tuple[Policy, ...]:
     """Return the contestants, ours first."""
     target_s = terms.target_s or scenario.target_s
-    weights = [1.0] * len(Band)
-    weights[Band.BULK] = min(1.0, target_s / terms.bulk_target_s)
-    signal = BacklogSeconds(is_sized=scenario.trace.is_sized, weights=tuple(weights), headroom=terms.headroom)
     worker = BatchmillWorker(few=scenario.few, gains=terms.gains)
-    return contestants(replace(terms.scaling, target=target_s), signal, worker)
+    return contestants(replace(terms.scaling, target=target_s), BacklogSeconds(terms.bulk_target_s), worker)
 
 
 def compare(scenario: Scenario, terms: Terms) -> Comparison:
@@ -90,16 +84,11 @@ def compare(scenario: Scenario, terms: Terms) -> Comparison:
     return Comparison(trace.name, chosen, rivals, curves)
 
 
-def our_curves(scenario: Scenario, terms: Terms) -> tuple[tuple[Point, ...], ...]:
-    """Simulate our policy at each target, and at its own target with each headroom."""
-    trace, surroundings = scenario.trace, _surroundings(scenario, terms)
+def our_curve(scenario: Scenario, terms: Terms) -> tuple[Point, ...]:
+    """Simulate our policy at each target."""
     ours = policies(scenario, terms)[0]
-    by_target = sweep(trace, ours, spaced(*SECONDS, terms.points), surroundings, terms.seed)
-    roomy = (policies(scenario, replace(terms, headroom=headroom))[0] for headroom in HEADROOMS)
-    by_headroom = tuple(
-        run_at(trace, replace(policy, name=f"{policy.name}, by headroom"), surroundings, terms.seed) for policy in roomy
-    )
-    return by_target, by_headroom
+    targets = spaced(*SECONDS, terms.points)
+    return sweep(scenario.trace, ours, targets, _surroundings(scenario, terms), terms.seed)
 
 
 def _surroundings(scenario: Scenario, terms: Terms) -> Surroundings:

@@ -43,10 +43,9 @@ class Trace:
         name: of the trace.
         arrival_s: float64[messages], ascending, from 0.
         service_s: float64[messages], what each takes on a worker that has nothing else and batches nothing.
-        units: float64[messages], what a worker counts while it works: tickets or kilobytes of text, pages.
+        units: float64[messages], what a worker counts while it works: tickets or pages, whole ones.
         band: int64[messages], see `schemas.names.Band`.
         end_s: until when it is simulated; what has not ended by then is late.
-        is_sized: a waiting message's size tells its units (text and images inside it do, a URI does not).
     """
 
     name: str
@@ -55,7 +54,6 @@ class Trace:
     units: NDArray[np.float64]
     band: NDArray[np.int64]
     end_s: float
-    is_sized: bool = True
 
     def __post_init__(self) -> None:
         """Raise `ConfigError` unless the arrays make a trace."""
@@ -63,8 +61,10 @@ class Trace:
             raise ConfigError(f"trace {self.name}: it is empty")
         if np.any(np.diff(self.arrival_s) < 0) or self.arrival_s[0] < 0:
             raise ConfigError(f"trace {self.name}: arrival_s must ascend from 0")
-        if not (np.all(self.service_s > 0) and np.all(self.units > 0)):
-            raise ConfigError(f"trace {self.name}: service_s and units must be above 0")
+        if not np.all(self.service_s > 0):
+            raise ConfigError(f"trace {self.name}: service_s must be above 0")
+        if not np.all((self.units > 0) & (self.units == np.floor(self.units))):
+            raise ConfigError(f"trace {self.name}: units must be whole numbers above 0")
 
     def __len__(self) -> int:
         """Return the number of messages."""
@@ -88,7 +88,7 @@ class Trace:
 def read_trace(path: Path) -> Trace:
     """Return the trace in a CSV file (with a header) or a JSONL file (`.jsonl`).
 
-    Columns: `arrival_s`, `service_s`, and where known `units` (else every message is 1, and its size says nothing)
+    Columns: `arrival_s`, `service_s`, and where known `units` (else every message is 1)
     and `priority` (0 to 9, as Celery sends it; else 0).
 
     Raises:
@@ -105,7 +105,6 @@ def read_trace(path: Path) -> Trace:
         units=units,
         band=band.astype(np.int64),
         end_s=float(arrival_s[-1] - arrival_s[0]) + TAIL_S,
-        is_sized=bool(np.any(units != units[0])),
     )
 
 

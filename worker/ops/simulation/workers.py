@@ -26,12 +26,10 @@ class Work:
     Attributes:
         busy_s: by band.
         units: that were worked through.
-        ended: messages.
     """
 
     busy_s: list[float] = field(default_factory=lambda: [0.0] * BANDS)
     units: float = 0.0
-    ended: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,6 @@ TICKET_S: Final = (
     0.04  # an e-mail of 270 tokens: five times the 7.4 ms of a standard ticket in `make bench BENCH=queue`
 )
 PAGE_S: Final = 1.0
-KB_PER_TICKET: Final = 1.2
 FOUR_HOURS_S: Final = 4 * HOUR_S
 
 
@@ -61,7 +60,7 @@ def office(seed: int) -> Scenario:
         *(_tickets(rng, at_s, np.ones(len(at_s)), Band.INTERACTIVE) for at_s in (mails_s, weekend_s)),
         *(_tickets(rng, at_s, _imports(rng, len(at_s)), Band.INTERACTIVE) for at_s in (imports_s, hourly_s)),
     ]
-    trace = _merged("office", parts, 8.5 * HOUR_S, is_sized=True)
+    trace = _merged("office", parts, 8.5 * HOUR_S)
     return Scenario(trace, (60.0, 60.0, FOUR_HOURS_S), few=8, target_s=25.0)
 
 
@@ -78,7 +77,7 @@ def documents(seed: int) -> Scenario:
     for box_s in rng.uniform(0.3 * HOUR_S, 5 * HOUR_S, 4):
         pages = np.clip(np.round(30 * (1 + rng.pareto(1.5, 60))), 30, 500)
         parts.append(_documents(rng, box_s + rng.uniform(0, 240, len(pages)), pages))
-    trace = _merged("documents", parts, 6.5 * HOUR_S, is_sized=False)
+    trace = _merged("documents", parts, 6.5 * HOUR_S)
     return Scenario(trace, (120.0, 120.0, FOUR_HOURS_S), few=2, target_s=25.0)
 
 
@@ -94,7 +93,7 @@ def nightly(seed: int) -> Scenario:
         _tickets(rng, imports_s, _imports(rng, len(imports_s)), Band.INTERACTIVE),
         _tickets(rng, batch_s, rng.uniform(500, 1500, len(batch_s)), Band.BULK),
     ]
-    trace = _merged("nightly", parts, 8.5 * HOUR_S, is_sized=True)
+    trace = _merged("nightly", parts, 8.5 * HOUR_S)
     return Scenario(trace, (60.0, 60.0, FOUR_HOURS_S), few=8, target_s=25.0)
 
 
@@ -122,17 +121,17 @@ def _imports(rng: Generator, messages: int) -> NDArray[np.float64]:
 
 
 def _tickets(rng: Generator, arrival_s: NDArray[np.float64], tickets: NDArray[np.float64], band: Band) -> _Part:
-    """Messages whose kilobytes tell their work, give or take a quarter for small ones."""
+    """Messages whose tickets tell their work but roughly: texts differ."""
     text = tickets * rng.lognormal(0, 0.6 / np.sqrt(tickets))
-    return arrival_s, TICKET_S * text * rng.lognormal(0, 0.15, len(text)), KB_PER_TICKET * text, band
+    return arrival_s, TICKET_S * text * rng.lognormal(0, 0.15, len(text)), np.round(tickets), band
 
 
 def _documents(rng: Generator, arrival_s: NDArray[np.float64], pages: NDArray[np.float64]) -> _Part:
     return arrival_s, PAGE_S * pages * rng.lognormal(0, 0.3, len(pages)), pages, Band.INTERACTIVE
 
 
-def _merged(name: str, parts: Sequence[_Part], end_s: float, *, is_sized: bool) -> Trace:
+def _merged(name: str, parts: Sequence[_Part], end_s: float) -> Trace:
     arrival_s, service_s, units = (np.concatenate(column) for column in list(zip(*parts, strict=True))[:3])
     band = np.concatenate([np.full(len(part[0]), int(part[3])) for part in parts])
     order = np.argsort(arrival_s, kind="stable")
-    return Trace(name, arrival_s[order], service_s[order], units[order], band[order], end_s, is_sized)
+    return Trace(name, arrival_s[order], service_s[order], units[order], band[order], end_s)
