@@ -102,6 +102,17 @@ def test_work_is_all_that_waits_lies_in_inboxes_or_has_just_been_fetched(
     assert shown["oldest_age_s"] == pytest.approx(100, abs=5)
 
 
+@pytest.mark.parametrize("stated", [1e-5, 1.5e-7, 1e300, 1.7e12])
+def test_a_date_that_is_none_hides_nothing_else(watching: Watching, client: redis.Redis, stated: float) -> None:
+    envelope = message()
+    envelope["headers"]["enqueued_at"] = stated
+    client.lpush("classify", json.dumps(envelope))
+    put(client, 0, age_s=50, queue="bulk")
+
+    assert watching.queue()["waiting"] == 1
+    assert watching.queue("bulk")["oldest_age_s"] == pytest.approx(50, abs=5)
+
+
 def test_who_asks_says_what_it_aims_at(watching: Watching, client: redis.Redis) -> None:
     ledger = Ledger(client, "alpha:host/1/1/aa", ["classify"], Terms())
     for priority in (0, 1, 2, 3):
