@@ -153,6 +153,11 @@ class Engine:
             self._planned.add(job)
             self._waiting.add_planned(lane, batches)
 
+    def abandon(self, job: Job) -> None:
+        """Forget a job of `run_planned`: what of it runs now is the last, and its `waiter` hears nothing more."""
+        with self._lock:
+            self._forget(job)
+
     def drop_waiting(self) -> list[Job]:
         """Forget, and return, every job none of whose items has been in a batch."""
         with self._lock:

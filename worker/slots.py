@@ -90,6 +90,10 @@ class Slot:
         elif job.waiter is not None:
             job.waiter.set_result(None)
 
+    def abandon(self, job: Job) -> None:
+        """Let nothing more of a submitted job run: nobody will wait for it. Does not block; no harm if it has ended."""
+        self.engine.abandon(job)
+
     def wait(self, job: Job) -> None:
         """Block until every item of a job that was submitted has its outcome.
 

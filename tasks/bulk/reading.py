@@ -103,14 +103,22 @@ class DocumentReader:
         return max(last - self._request.first_page + 1, 0)
 
     def _ended(self, asked: Iterable[Asked]) -> Iterator[tuple[Asked, Job | None]]:
-        """Yield documents in order once they have ended, each with its job, if it has one; forget the job after."""
+        """Yield documents in order once they have ended, each with its job, if it has one; forget the job after.
+
+        Whoever stops listening, or whatever else ends this before, ends the documents that are in the engine, too.
+        """
         running: deque[tuple[Asked, Job | None]] = deque()
-        for one in self._marked(asked):
-            running.append((one, self._start(one)))
-            if len(running) > DOCUMENTS_AHEAD:
+        try:
+            for one in self._marked(asked):
+                running.append((one, self._start(one)))
+                if len(running) > DOCUMENTS_AHEAD:
+                    yield from self._next(running)
+            while running:
                 yield from self._next(running)
-        while running:
-            yield from self._next(running)
+        finally:
+            for _, job in running:
+                if job is not None:
+                    self._slot.abandon(job)
 
     def _marked(self, asked: Iterable[Asked]) -> Iterator[Asked]:
         """Yield the same; should reading the table end the worker, the message is blamed."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import threading
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,6 +17,7 @@ from schemas.errors import ErrorCode, MessageError
 from schemas.names import TASK_OCR_DOCUMENTS
 from tasks.bulk.audit import Trouble
 from tasks.bulk.coordinator import load_plan, publish_plan
+from tasks.bulk.documents import documents
 from tasks.bulk.finaliser import finalise
 from tasks.bulk.layout import part_uri, plan_uri
 from tasks.bulk.parts import part_names
@@ -26,8 +28,9 @@ from tasks.bulk.stores import Stores
 from tasks.bulk.task import batch_limits
 from tasks.bulk.verify import verify
 from tasks.bulk.work import planned_model, work_of
-from tasks.ocr.stages import CROPS, DOCUMENTS
+from tasks.ocr.stages import CROPS, DOCUMENTS, PAGES
 from tests.papers import INFO, Desk
+from tests.services import wait_until
 from worker.errors import Cancelled, Draining
 from worker.lifecycle import Workload
 from worker.slots import Slot
@@ -137,6 +140,21 @@ def test_a_store_that_is_away_ends_the_shard_and_is_no_documents_error(desk: Des
 
     (row,) = read(desk, ["s3://secret/x"], uri="uri").rows.table().to_pylist()
     assert (row["uri"], row["error_code"]) == ("s3://secret/x", "forbidden_uri")
+
+
+def test_a_shard_that_ends_early_leaves_no_documents_to_be_read_for_nobody(desk: Desk) -> None:
+    pages: Any = desk.engine.lanes[PAGES].model
+    act, has_ended = pages._act, threading.Event()  # noqa: SLF001 - the test's own stage
+    pages._act = lambda page: has_ended.wait(20.0) and act(page)  # noqa: SLF001
+    reader = DocumentReader(slot(desk), desk.pipeline, asked())
+    ended = reader._ended(documents(span([None, *["a/b/c"] * 6]), asked()))  # noqa: SLF001 - what `read` goes through
+    next(ended)
+    wait_until(lambda: desk.engine.backlog() > 0, what="pages of the next documents wait")
+
+    ended.close()  # type: ignore[attr-defined] # a generator, as when its caller fails
+
+    assert desk.engine.backlog() == 0
+    has_ended.set()
 
 
 def test_a_worker_that_stops_and_a_run_that_is_called_off_end_the_shard(desk: Desk) -> None:
