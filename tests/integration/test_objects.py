@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -389,6 +390,25 @@ def test_a_server_that_is_not_there_is_told_in_time(seaweed_place: Place, monkey
     began_s = time.monotonic()
     with pytest.raises(Unavailable, match="AWS_ENDPOINT_URL_S3"):
         seaweed_place.put("object")
+    assert time.monotonic() - began_s < BOUND_S
+
+
+def test_whoever_gives_out_credentials_and_says_nothing_is_given_up_in_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    token = tmp_path / "token"
+    token.write_text("of.a.pod")
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        role = {"AWS_ROLE_ARN": "arn:aws:iam::123456789012:role/reader", "AWS_WEB_IDENTITY_TOKEN_FILE": str(token)}
+        others = {"AWS_CONFIG_FILE": os.devnull, "AWS_SHARED_CREDENTIALS_FILE": os.devnull, "AWS_REGION": "eu-west-1"}
+        for name, value in (role | others | {"AWS_ENDPOINT_URL_STS": url}).items():
+            monkeypatch.setenv(name, value)
+        began_s = time.monotonic()
+        with pytest.raises(Unavailable):
+            S3Store(QUICK).info("s3://bucket/object")
     assert time.monotonic() - began_s < BOUND_S
 
 

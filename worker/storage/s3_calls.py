@@ -225,4 +225,7 @@ def _new_client(limits: Limits) -> Client:
         request_checksum_calculation="when_required",
         response_checksum_validation="when_required",
     )
+    # Else whoever gives out the credentials (STS, for a service account's role) is waited for by botocore's own limits:
+    # 180 s, while a call's thread is bounded by a watchdog.
+    session.set_default_client_config(config)
     return boto3.session.Session(botocore_session=session).client("s3", config=config)
