@@ -51,10 +51,9 @@ class Meter:
         with self.loads.busy(RUNNERS, shares):
             yield
         elapsed_s = monotonic() - began_s
-        if batch.head.job.waiter is not None:  # part of a message that counts as a whole, at its end
-            return
-        units = _by_charge(batch.items) if lane.is_unit else rows
-        for charge, count in units.items():
+        # A part of a message counts as a whole, at its end; one of bulk work may share a batch with messages.
+        own = [item for item in batch.items if item.job.waiter is None]
+        for charge, count in _by_charge(own).items():
             took = {RUNNERS: shares.get(charge, 0.0) * elapsed_s}
             self.rates.done(charge.queue, count if lane.is_unit else 0, took)
 

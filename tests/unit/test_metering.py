@@ -146,3 +146,15 @@ def test_a_slot_is_busy_while_it_is_occupied_and_its_parts_are_no_units(measured
     assert measured.meter.units == {}
     measured.meter.vacated(slot, 2, messages=1)
     assert (measured.meter.messages, measured.meter.units) == ({"bulk": 1}, {"bulk": 1})
+
+
+@pytest.mark.parametrize("turn", [1, -1], ids=["message-first", "part-first"])
+def test_a_message_that_shares_a_batch_with_a_part_is_told_and_the_part_is_not(measured: Measured, turn: int) -> None:
+    part = Slot(measured.engine, "shard", None, SHARDS, suspect=False).job(measured.pipeline)
+    whole = message(measured.pipeline)
+    whole.charge = NIGHTLY
+    rows = [(Item(job, 0, "row", "words", features="row", length=1),) for job in (whole, part)]
+    with measured.meter.running(measured.engine.lanes["words"], Batch(tuple(rows[::turn]), 1), 2):
+        pass
+    assert measured.meter.units == {"classify": 1}
+    assert measured.meter.runner_s.keys() == {"classify"}
