@@ -112,6 +112,8 @@ class Lanes:
         waits_s = []
         for name in sorted(names, key=self._rank) if len(names) > 1 else names:
             decision = self._batchers[name].take()
+            for job in decision.dropped:
+                self.discard(job)  # or the next lane would drop it once more
             dropped += decision.dropped
             if decision.batch is not None:
                 self._more[name].notify()  # there may be a batch for another thread too

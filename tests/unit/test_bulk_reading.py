@@ -166,6 +166,23 @@ def test_a_worker_that_stops_and_a_run_that_is_called_off_end_the_shard(desk: De
         read(desk, ["a"])
 
 
+def test_a_run_that_is_called_off_while_pages_and_lines_wait_ends_the_shard_and_not_the_worker(desk: Desk) -> None:
+    pages: Any = desk.engine.lanes[PAGES].model
+    act = pages._act  # noqa: SLF001 - the test's own stage
+
+    def called_off(page: object) -> object:
+        desk.heard.cancel_all()
+        return act(page)
+
+    pages._act = called_off  # noqa: SLF001
+
+    with pytest.raises(Cancelled):
+        read(desk, ["one two/three four/five"])
+    wait_until(lambda: desk.engine.backlog() == 0, what="nothing waits")
+    assert all(thread.is_alive() for thread in desk.engine.threads)
+    assert desk.heard.broken_by == []
+
+
 def test_the_speed_is_that_of_whole_documents(desk: Desk) -> None:
     reader = DocumentReader(slot(desk), desk.pipeline, asked())
 

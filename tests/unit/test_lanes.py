@@ -121,6 +121,17 @@ def test_words_of_several_messages_share_a_batch(reading: Reading) -> None:
     assert [sorted(call) for call in reading.models["words"].calls] == [["four", "one", "three", "two"]]
 
 
+def test_a_job_that_waits_in_several_lanes_is_dropped_once(reading: Reading) -> None:
+    with reading.models["lines"].held():
+        job = reading.submit("a b", "c", "d", "e", "f")  # more than one batch
+        wait_until(lambda: reading.models["lines"].calls, 5.0, "the first lines run")
+        reading.heard.cancelled.add(job)
+    reading.heard.wait_for("dropped", job)
+    assert reading.finish("g") == [["G"]]
+
+    assert reading.heard.of(job).count("dropped") == 1
+
+
 def test_what_has_begun_is_ended_before_more_is_begun(reading: Reading) -> None:
     with reading.models["lines"].held():
         first = reading.submit("a b c d e")
