@@ -88,6 +88,12 @@ def empty_page(box: bytes) -> bytes:
     return pages([(b"/MediaBox[%b]" % box, b"", b"")])
 
 
+def endless_page_tree(levels: int) -> bytes:
+    """No page, below nodes that each have the next one twice: `2 ** levels` of them for who counts the pages."""
+    nodes = [b"<</Type/Pages/Kids[%d 0 R %d 0 R]>>" % (3 + level, 3 + level) for level in range(levels)]
+    return pdf([b"<</Type/Catalog/Pages 2 0 R>>", *nodes, b"<</Type/Pages/Kids[]>>"])
+
+
 def nested_forms(levels: int, times: int, good_pages: int = 0) -> bytes:
     """A page that draws a form that draws a form …, each `times` times: `times ** levels` in all; then good ones."""
     draw = b"/F Do " * times

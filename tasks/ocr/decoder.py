@@ -110,7 +110,7 @@ class Decoder:
             write_request(_pipe(process.stdin), ask, content)
             facts, pixels = read_answer(_pipe(process.stdout))
         except (OSError, EOFError):
-            raise self._buried() from None
+            raise self._buried(ask) from None
         except BaseException:  # an interrupt: the rest of the answer would be taken for the next one
             self._end()
             raise
@@ -138,7 +138,7 @@ class Decoder:
             process.kill()
             process.communicate()
 
-    def _buried(self) -> BatchmillError:
+    def _buried(self, ask: Ask) -> BatchmillError:
         """Return what the end of the child means for what it was asked."""
         if self._is_closed:
             return Draining()
@@ -147,8 +147,9 @@ class Decoder:
         self._end()
         match -status:
             case signal.SIGPROF:
-                text = f"it was not decoded within {self._limits.decode_cpu_s:g} s of CPU time"
-                return ItemFailed(ErrorCode.DECODE_TIMEOUT, text)
+                limits = self._limits
+                done, limit_s = ("opened", limits.open_cpu_s) if ask is Ask.OPEN else ("decoded", limits.decode_cpu_s)
+                return ItemFailed(ErrorCode.DECODE_TIMEOUT, f"it was not {done} within {limit_s:g} s of CPU time")
             case signal.SIGKILL:
                 return ItemFailed(ErrorCode.OUT_OF_MEMORY, "the process that decoded it was killed for its memory")
             case _:

@@ -56,7 +56,7 @@ def _serve(requests: IO[bytes], answers: IO[bytes], limits: DocumentLimits) -> N
     while request := read_request(requests):
         ask, content = request
         pixels: Pixels | None = None
-        signal.setitimer(signal.ITIMER_PROF, limits.decode_cpu_s)
+        signal.setitimer(signal.ITIMER_PROF, limits.open_cpu_s if ask is Ask.OPEN else limits.decode_cpu_s)
         try:
             if ask is Ask.OPEN:
                 if document is not None:

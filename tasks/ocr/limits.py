@@ -33,7 +33,9 @@ class DocumentLimits:
         pdf_pixels: of a rendered PDF page; a larger one is rendered at a lower resolution.
         pdf_side_px: the same for its longer side.
         process_bytes: private memory of the process that decodes; the kernel holds it to that.
-        decode_cpu_s: CPU seconds for opening a document, and for each page; above it `decode_timeout`.
+        open_cpu_s: CPU seconds for opening a document; above it `decode_timeout`. All that are opened at a time may
+            have to wait for each other, within the time limit of a batch.
+        decode_cpu_s: CPU seconds for each page; above it `decode_timeout`.
 
     Raises:
         ValueError: a limit is not above 0, or more than can be promised.
@@ -51,6 +53,7 @@ class DocumentLimits:
     pdf_pixels: int = 25_000_000
     pdf_side_px: int = 8_000
     process_bytes: int = 1400 * MIB
+    open_cpu_s: float = 5.0
     decode_cpu_s: float = 30.0
 
     def __post_init__(self) -> None:

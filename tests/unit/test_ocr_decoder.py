@@ -16,15 +16,17 @@ from schemas.errors import ErrorCode
 from tasks.ocr.decoder import Decoder
 from tasks.ocr.documents import open_document
 from tasks.ocr.limits import MIB, DocumentLimits
+from tasks.ocr.stages import FETCHERS
 from tests import pdf_files
 from tests.documents import DOCUMENTS, REFUSED
 from worker.errors import ConfigError, Draining, ItemFailed
+from worker.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 LIMITS = DocumentLimits()
-QUICK = DocumentLimits(decode_cpu_s=1.0)
+QUICK = DocumentLimits(decode_cpu_s=1.0, open_cpu_s=0.5)
 
 
 @pytest.fixture(scope="module")
@@ -99,6 +101,18 @@ def test_forms_that_draw_each_other_without_end_are_ended(quick: Decoder) -> Non
     bomb = pdf_files.nested_forms(levels=12, times=4)
     assert failure(quick, bomb) is ErrorCode.DECODE_TIMEOUT
     assert quick.open(DOCUMENTS["png"]()).page(0).image.shape == (160, 640, 3)
+
+
+def test_a_document_that_is_never_open_is_ended_soon(quick: Decoder) -> None:
+    with pytest.raises(ItemFailed, match="not opened within") as failed:
+        quick.open(pdf_files.endless_page_tree(levels=60))
+    assert failed.value.code is ErrorCode.DECODE_TIMEOUT
+    assert quick.open(DOCUMENTS["png"]()).page(0).image.shape == (160, 640, 3)
+
+
+def test_documents_that_are_opened_in_turn_cannot_make_each_other_late() -> None:
+    batch_s: float = Settings.model_fields["batch_timeout_s"].default
+    assert FETCHERS * DocumentLimits().open_cpu_s <= batch_s / 2
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux holds a process to its private memory")

@@ -287,7 +287,7 @@ def test_an_interlaced_png_that_is_all_black_is_whole() -> None:
     assert difference(read(documents.interlaced_black(9, 9))[0].image, np.zeros((9, 9, 3), np.uint8)) == 0
 
 
-@pytest.mark.parametrize("field", ["pages", "image_pixels", "decode_cpu_s"])
+@pytest.mark.parametrize("field", ["pages", "image_pixels", "open_cpu_s", "decode_cpu_s"])
 def test_a_limit_of_nothing_is_refused(field: str) -> None:
     with pytest.raises(ValueError, match=field):
         DocumentLimits(**{field: 0})
