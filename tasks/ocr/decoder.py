@@ -81,11 +81,15 @@ class Decoder:
     def close(self) -> None:
         """End the child at once, for good: whoever waits for a page, or asks for one later, gets `Draining`."""
         self._is_closed = True
+        self.interrupt()
+        with self._turn:
+            self._end()
+
+    def interrupt(self) -> None:
+        """End the child at once: who waits for its answer gets an `ItemFailed`, and who asks next a new child."""
         process = self._process
         if process is not None:
             process.kill()
-        with self._turn:
-            self._end()
 
     def ask(self, document: GuardedDocument, index: int | None = None) -> tuple[dict[str, Any], Pixels]:
         """Return the child's answer on a document, or on one of its pages; for `GuardedDocument`."""

@@ -167,15 +167,22 @@ class PageStage(Stage):
         self._mine = threading.local()
 
     def run(self, features: Sequence[object], cancellation: Cancellation) -> Sequence[object]:
-        """Return a `Layout`, or why not, for each `PageOf`; blocks for half a second each."""
+        """Return a `Layout`, or why not, for each `PageOf`; blocks for half a second each.
+
+        Raises:
+            ItemFailed: it was cancelled while a page was decoded.
+        """
         return [self._layout(cast("PageOf", page), cancellation) for page in features]
 
     def _layout(self, page: PageOf, cancellation: Cancellation) -> object:
         if not hasattr(self._mine, "decoder"):
             self._mine.decoder = Decoder(self._limits)
+        cancellation.hook(self._mine.decoder.interrupt)  # its CPU seconds may take long on a busy or throttled machine
         try:
             image = page.document.page(page.index, self._mine.decoder).image
         except ItemFailed as failed:
+            if cancellation.cancelled:  # it is the call that took too long; that says nothing of the document
+                raise
             return failed.bare()
         return layout(image, self._networks, cancellation)
 
