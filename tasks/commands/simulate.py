@@ -132,7 +132,8 @@ def _rows(comparisons: Sequence[Comparison]) -> Iterator[list[str]]:
     for seen in comparisons:
         yield _row(seen.trace, seen.ours, "")
         for rival, ratio in zip(seen.rivals, seen.ratios(), strict=True):
-            yield _row(seen.trace, rival, f"{ratio:.2f}")
+            anybody_late = seen.ours.outcome.late or rival.outcome.late
+            yield _row(seen.trace, rival, f"{ratio:.2f}" if anybody_late else "")
 
 
 def _row(trace: str, point: Point, ratio: str) -> list[str]:
