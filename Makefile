@@ -65,7 +65,7 @@ lock: setup  ## Renew the locked requirements
 lock-check: setup  ## Resolve what is in the image for Intel and ARM, from wheels alone
 	for machine in x86_64 aarch64; do for version in 3.11 3.13; do for lock in worker build ocr sbom; do \
 	  echo "$$lock for $$machine, Python $$version" && \
-	  $(BIN)/uv pip install --dry-run --quiet --only-binary :all: --require-hashes --target .never \
+	  $(BIN)/uv pip install --dry-run --quiet --only-binary :all: --require-hashes --target .bench/never \
 	    --python-platform $$machine-unknown-linux-gnu --python-version $$version -r $(LOCKS)/$$lock.txt || exit 1; \
 	done; done; done
 
