@@ -223,7 +223,7 @@ class Engine:
         alone = jobs[0].suspect
         with self._floor.held(alone=alone):
             self._listener.running(jobs, alone=alone)
-            if jobs[0].waiter is not None:  # a slot's thread; it may have to wait for a store
+            if jobs[0].is_part:  # a slot's thread; it may have to wait for a store
                 yield
             else:
                 self._preparing_since_s = began_s = monotonic()
@@ -272,7 +272,7 @@ class Engine:
     def _run_batch(self, lane: Lane, batch: Batch) -> None:
         jobs = list({item.job: None for item in batch.items})
         with self._lock:
-            first = [job for job in jobs if job.batches == 0 and job.waiter is None]
+            first = [job for job in jobs if job.batches == 0 and not job.is_part]
             for job in jobs:
                 job.batches += 1
         started_s = monotonic()
@@ -308,7 +308,7 @@ class Engine:
             self._waiting.add(waiting)
         units = Counter(child.job for child in self._units(waiting))
         for item in items:
-            is_root = not item.is_spawned and item.job.waiter is None
+            is_root = not (item.is_spawned or item.job.is_part)
             if is_root and item.lane not in self._unit_lanes:  # such as a document of a message: so many pages
                 self.meter.opened(item.job, units.pop(item.job, 0), part=1 / max(len(item.job.items), 1))
         self._settle([child for child in spawned if child.outcome is not None])
@@ -350,10 +350,10 @@ class Engine:
 
     def _drop(self, job: Job) -> None:
         self._forget(job)
-        if job.waiter is None:
-            self._listener.dropped(job)
-        else:
+        if job.is_part:
             _tell(job, Cancelled("it was cancelled"))
+        else:
+            self._listener.dropped(job)
 
     def _forget(self, job: Job) -> None:
         self._active.discard(job)

@@ -132,6 +132,11 @@ class Job:
     waiter: Future[None] | None = None
     allowance_bytes: int = 0
 
+    @property
+    def is_part(self) -> bool:
+        """Whether it is a part of a message that runs elsewhere, and no message of its own."""
+        return self.waiter is not None
+
     def let_go(self) -> None:
         """Part from the items once nobody will read them: their circle would wait for the garbage collector."""
         self.items = []

@@ -52,7 +52,7 @@ class Meter:
             yield
         elapsed_s = monotonic() - began_s
         # A part of a message counts as a whole, at its end; one of bulk work may share a batch with messages.
-        own = [item for item in batch.items if item.job.waiter is None]
+        own = [item for item in batch.items if not item.job.is_part]
         for charge, count in _by_charge(own).items():
             took = {RUNNERS: shares.get(charge, 0.0) * elapsed_s}
             self.rates.done(charge.queue, count if lane.is_unit else 0, took)

@@ -87,7 +87,7 @@ def tally_batch(  # noqa: PLR0913 - a batch is all of these
     """Count a batch for the metrics."""
     labels = (lane.model.name,)
     values: list[tuple[Metric, Labels, float]] = [(BATCH_ITEMS, labels, size.items), (STAGE, _INFERENCE, elapsed_s)]
-    if batch.head.job.waiter is None:  # what is planned beforehand waits for its own kind
+    if not batch.head.job.is_part:  # what is planned beforehand waits for its own kind
         values.append((STAGE, _BATCH_WAIT, started_s - min([row[0].queued_s for row in batch.rows])))
     amounts = (
         (REAL_UNITS, labels, size.real_tokens),

@@ -8,8 +8,9 @@ and knows no model: how fast one is, is measured by the caller.
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from pydantic import ValidationError
 
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from schemas.bulk import BulkClassify
-    from schemas.bulk_plan import BatchLimits, BulkRequest, InputFile, PlannedModel
+    from schemas.bulk_plan import BatchLimits, BulkRequest, InputFile, PlannedModel, Shard
     from tasks.bulk.inputs import Described
     from tasks.bulk.listing import Listing
     from tasks.bulk.stores import Stores
@@ -41,6 +42,49 @@ if TYPE_CHECKING:
 def utc_now() -> datetime:
     """Return the time, with its zone."""
     return datetime.now(UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class PinnedInputs:
+    """What a run reads, as a plan pins it.
+
+    Attributes:
+        files: to read, in order.
+        carried: that an earlier run covers.
+        form: the columns that it gives rise to.
+        shards: cut from the files.
+    """
+
+    files: list[InputFile]
+    carried: list[InputFile]
+    form: PartSchema
+    shards: list[Shard]
+
+    @classmethod
+    def of_tables(
+        cls, described: Sequence[Described], carried: list[InputFile], form: PartSchema, policy: ShardPolicy
+    ) -> Self:
+        """Return tables that were looked into, cut by a policy."""
+        files = [one.file for one in described]
+        return cls(files, carried, form, cut(files, [one.row_groups for one in described], policy))
+
+    def plan(
+        self, request: BulkRequest, *, job_id: str, model: PlannedModel, limits: BatchLimits, planned_at: datetime
+    ) -> BulkPlan:
+        """Return the plan of a run over them."""
+        return BulkPlan(
+            job_id=job_id,
+            fingerprint=fingerprint(self.files, model, request),
+            planned_at=planned_at,
+            request=request,
+            model=model,
+            limits=limits,
+            inputs=self.files,
+            carried=self.carried,
+            columns=[OutputColumn(name=name, type=kind) for name, kind in column_types(self.form.schema)],
+            arrow_schema=schema_to_bytes(self.form.schema),
+            shards=self.shards,
+        )
 
 
 def plan_run(  # noqa: PLR0913 - what a plan pins, one each
@@ -77,21 +121,12 @@ def plan_run(  # noqa: PLR0913 - what a plan pins, one each
         files, carried = table_files(stores, request)
         described = described_files(stores, request, files, text_columns(request))
         form = _form(request, described, result_columns(request, is_multi_label=is_multi_label))
-        policy = _policy(stores, request, described, measure)
-    files = [one.file for one in described]
-    return BulkPlan(
-        job_id=job_id,
-        fingerprint=fingerprint(files, model, request),
-        planned_at=now(),
-        request=request,
-        model=model,
-        limits=limits,
-        inputs=files,
-        carried=carried,
-        columns=[OutputColumn(name=name, type=kind) for name, kind in column_types(form.schema)],
-        arrow_schema=schema_to_bytes(form.schema),
-        shards=cut(files, [one.row_groups for one in described], policy),
-    )
+
+        def policy(table: Table) -> ShardPolicy:
+            return ShardPolicy(measure(table)).capped(request.shard_rows)
+
+        pinned_inputs = PinnedInputs.of_tables(described, carried, form, table_policy(stores, described, policy))
+    return pinned_inputs.plan(request, job_id=job_id, model=model, limits=limits, planned_at=now())
 
 
 def publish_plan(store: ObjectStore, plan: BulkPlan, listing: Listing | None = None) -> BulkPlan:
@@ -203,14 +238,15 @@ def _form(request: BulkClassify, described: Sequence[Described], results: tuple[
     return PartSchema(unify_schemas(schemas), results, request.column_prefix, {})
 
 
-def _policy(
-    stores: Stores, request: BulkClassify, described: Sequence[Described], measure: Callable[[Table], float]
+def table_policy(
+    stores: Stores, described: Sequence[Described], measure: Callable[[Table], ShardPolicy]
 ) -> ShardPolicy:
+    """Return how the rows of tables are cut, as measured by the first of them that has rows. Blocks for `measure`."""
     first = next((one.file for one in described if one.file.rows), None)
     if first is None:
         return ShardPolicy(rows_per_s=1.0)  # of no rows, any speed cuts alike
     with open_table(stores.of(first.uri), first) as table:
-        return ShardPolicy(measure(table)).capped(request.shard_rows)
+        return measure(table)
 
 
 def _bytes(store: ObjectStore, uri: str) -> bytes | None:

@@ -11,26 +11,25 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from schemas.bulk_plan import BulkPlan, OutputColumn
 from tasks.bulk.columns import page_columns
-from tasks.bulk.coordinator import described_files, earlier_run, table_files, utc_now
+from tasks.bulk.coordinator import PinnedInputs, described_files, earlier_run, table_files, table_policy, utc_now
 from tasks.bulk.failures import refusing
-from tasks.bulk.inputs import open_table
 from tasks.bulk.layout import normalised
 from tasks.bulk.listing import covered, list_documents, listing_of, listing_table
-from tasks.bulk.planning import ShardPolicy, cut, cut_sizes, fingerprint
+from tasks.bulk.planning import ShardPolicy, cut_sizes
 from worker.storage.labelling import PartSchema, Span, check_names
-from worker.storage.unify import column_types, only_columns, schema_to_bytes, unify_schemas
+from worker.storage.unify import only_columns, unify_schemas
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from datetime import datetime
 
     from schemas.bulk_ocr import BulkOcr
-    from schemas.bulk_plan import BatchLimits, InputFile, PlannedModel, Shard
+    from schemas.bulk_plan import BatchLimits, BulkPlan, PlannedModel
     from tasks.bulk.inputs import Described
     from tasks.bulk.listing import Listing
     from tasks.bulk.stores import Stores
+    from worker.storage.tables import Table
 
 MARGIN: Final = 2.0  # a document may be this many times the work of the measured ones, and its shard still a minute's
 
@@ -59,17 +58,6 @@ class Planned:
 
     plan: BulkPlan
     listing: Listing | None
-
-
-@dataclass(frozen=True, slots=True)
-class _Inputs:
-    """What a run reads, as a plan pins it."""
-
-    files: list[InputFile]
-    carried: list[InputFile]
-    ids: PartSchema
-    shards: list[Shard]
-    listing: Listing | None = None
 
 
 def plan_scans(  # noqa: PLR0913 - what a plan pins, one each
@@ -101,23 +89,8 @@ def plan_scans(  # noqa: PLR0913 - what a plan pins, one each
     with refusing():
         stores.of(request.output)
         request = request.model_copy(update={"output": normalised(request.output)})
-        plan = _tables if request.reads_tables else _objects
-        inputs = plan(stores, request, measure)
-    form = inputs.ids
-    made = BulkPlan(
-        job_id=job_id,
-        fingerprint=fingerprint(inputs.files, model, request),
-        planned_at=now(),
-        request=request,
-        model=model,
-        limits=limits,
-        inputs=inputs.files,
-        carried=inputs.carried,
-        columns=[OutputColumn(name=name, type=kind) for name, kind in column_types(form.schema)],
-        arrow_schema=schema_to_bytes(form.schema),
-        shards=inputs.shards,
-    )
-    return Planned(made, inputs.listing)
+        inputs, listing = (_tables if request.reads_tables else _objects)(stores, request, measure)
+    return Planned(inputs.plan(request, job_id=job_id, model=model, limits=limits, planned_at=now()), listing)
 
 
 def shard_policy(speed: Speed, request: BulkOcr) -> ShardPolicy:
@@ -128,21 +101,19 @@ def shard_policy(speed: Speed, request: BulkOcr) -> ShardPolicy:
     return ShardPolicy(speed.documents_per_s / MARGIN, min_rows=1).capped(request.shard_rows)
 
 
-def _tables(stores: Stores, request: BulkOcr, measure: Callable[[Span], Speed]) -> _Inputs:
+def _tables(stores: Stores, request: BulkOcr, measure: Callable[[Span], Speed]) -> tuple[PinnedInputs, None]:
     files, carried = table_files(stores, request)
     source = [column for column in (request.uri, request.content) if column is not None]
     described = described_files(stores, request, files, source)
     form = _form(request, described)
-    files = [one.file for one in described]
-    first = next((file for file in files if file.rows), None)
-    policy = ShardPolicy(rows_per_s=1.0)  # of no rows, any speed cuts alike
-    if first is not None:
-        with open_table(stores.of(first.uri), first) as table:
-            policy = shard_policy(measure(Span(table, 0, table.rows)), request)
-    return _Inputs(files, carried, form, cut(files, [one.row_groups for one in described], policy))
+
+    def policy(table: Table) -> ShardPolicy:
+        return shard_policy(measure(Span(table, 0, table.rows)), request)
+
+    return PinnedInputs.of_tables(described, carried, form, table_policy(stores, described, policy)), None
 
 
-def _objects(stores: Stores, request: BulkOcr, measure: Callable[[Span], Speed]) -> _Inputs:
+def _objects(stores: Stores, request: BulkOcr, measure: Callable[[Span], Speed]) -> tuple[PinnedInputs, Listing | None]:
     found = list_documents(stores, request.inputs, request.output)
     earlier = earlier_run(stores, request)
     if earlier is not None:
@@ -151,12 +122,13 @@ def _objects(stores: Stores, request: BulkOcr, measure: Callable[[Span], Speed])
     carried = [] if earlier is None else [*earlier.inputs, *earlier.carried]
     form, listing = _form(request, ()), listing_of(found, request.output)
     if listing is None:
-        return _Inputs([], carried, form, [])
+        return PinnedInputs([], carried, form, []), None
     table = listing_table(listing)
     speed = measure(Span(table, 0, table.rows))
     rows = shard_policy(speed, request).shard_rows
     most_bytes = math.inf if speed.document_bytes is None else rows * speed.document_bytes
-    return _Inputs([listing.file], carried, form, cut_sizes(listing.sizes, rows, most_bytes), listing)
+    shards = cut_sizes(listing.sizes, rows, most_bytes)
+    return PinnedInputs([listing.file], carried, form, shards), listing
 
 
 def _form(request: BulkOcr, described: Sequence[Described]) -> PartSchema:
