@@ -32,7 +32,20 @@ Compression = Literal["zstd", "snappy", "gzip", "none"]
 
 Uri = Annotated[str, Field(min_length=1, max_length=URI_CHARACTERS_MAX)]
 Column = Annotated[str, Field(min_length=1, max_length=COLUMN_CHARACTERS_MAX)]
+ColumnPrefix = Annotated[str, Field(max_length=64, pattern=r"^[A-Za-z0-9_]*$")]
+ShardRows = Annotated[int, Field(ge=1, le=SHARD_ROWS_MAX)]
+Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
+# What the requests of all kinds of run have in common, to the word.
+CompressionOption = Annotated[Compression, Field(description="The compression of the parts.")]
+RowGroupRowsOption = Annotated[
+    int, Field(ge=1, le=ROW_GROUP_ROWS_MAX, description="The most rows in a row group of the parts.")
+]
+StrictOption = Annotated[
+    bool,
+    Field(description="Whether the run fails if a part that was made twice differs; otherwise the manifest counts it."),
+]
 
 _GIVEN: Final[JsonValue] = {"type": "string"}
 _LEFT_OUT: Final[JsonValue] = {"type": "null"}
@@ -76,33 +89,21 @@ class BulkClassify(BaseModel):
     truncation: TruncationOption = "head_tail"
     threshold: ThresholdOption = None
     dedupe: bool = Field(default=True, description="Whether a text that a shard holds several times is run once.")
-    column_prefix: str = Field(
+    column_prefix: ColumnPrefix = Field(
         default="",
-        max_length=64,
-        pattern=r"^[A-Za-z0-9_]*$",
         description="Stands before the names of the result columns, for inputs that have a `label` already.",
     )
-    compression: Compression = Field(default="zstd", description="The compression of the parts.")
-    row_group_rows: int = Field(
-        default=65_536, ge=1, le=ROW_GROUP_ROWS_MAX, description="The most rows in a row group of the parts."
-    )
-    shard_rows: int | None = Field(
+    compression: CompressionOption = "zstd"
+    row_group_rows: RowGroupRowsOption = 65_536
+    shard_rows: ShardRows | None = Field(
         default=None,
-        ge=1,
-        le=SHARD_ROWS_MAX,
         description="The most rows of a shard, and so of a part; null: a minute's work, the limit in any case.",
     )
-    max_rejection_rate: float = Field(
+    max_rejection_rate: Share = Field(
         default=0.5,
-        ge=0,
-        le=1,
-        allow_inf_nan=False,
         description="The share of rows that may have an error instead of a label; beyond it the run fails.",
     )
-    strict: bool = Field(
-        default=False,
-        description="Whether the run fails if a part that was made twice differs; otherwise the manifest counts it.",
-    )
+    strict: StrictOption = False
     since_manifest: Uri | None = Field(
         default=None,
         description="An earlier run's manifest: the files that it covers, by address and ETag, are skipped.",

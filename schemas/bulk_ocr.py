@@ -10,7 +10,17 @@ from typing import Final, Self
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 from pydantic_core import PydanticCustomError
 
-from schemas.bulk import INPUTS_MAX, ROW_GROUP_ROWS_MAX, SHARD_ROWS_MAX, Column, Compression, Uri
+from schemas.bulk import (
+    INPUTS_MAX,
+    Column,
+    ColumnPrefix,
+    CompressionOption,
+    RowGroupRowsOption,
+    ShardRows,
+    Share,
+    StrictOption,
+    Uri,
+)
 from schemas.errors import ErrorCode
 from schemas.messages import ModelOption
 from schemas.refusal import parsed
@@ -67,33 +77,21 @@ class BulkOcr(BaseModel):
         default=None, ge=1, description="The last page to read, of a shorter document its last; null means all."
     )
     model: ModelOption = None
-    column_prefix: str = Field(
+    column_prefix: ColumnPrefix = Field(
         default="",
-        max_length=64,
-        pattern=r"^[A-Za-z0-9_]*$",
         description="Stands before the names of the result columns, for an id that is called as one of them.",
     )
-    compression: Compression = Field(default="zstd", description="The compression of the parts.")
-    row_group_rows: int = Field(
-        default=65_536, ge=1, le=ROW_GROUP_ROWS_MAX, description="The most rows in a row group of the parts."
-    )
-    shard_rows: int | None = Field(
+    compression: CompressionOption = "zstd"
+    row_group_rows: RowGroupRowsOption = 65_536
+    shard_rows: ShardRows | None = Field(
         default=None,
-        ge=1,
-        le=SHARD_ROWS_MAX,
         description="The most documents of a shard; null: a minute's work by estimate, the limit in any case.",
     )
-    max_rejection_rate: float = Field(
+    max_rejection_rate: Share = Field(
         default=0.5,
-        ge=0,
-        le=1,
-        allow_inf_nan=False,
         description="The share of rows that may have an error instead of a text; beyond it the run fails.",
     )
-    strict: bool = Field(
-        default=False,
-        description="Whether the run fails if a part that was made twice differs; otherwise the manifest counts it.",
-    )
+    strict: StrictOption = False
     since_manifest: Uri | None = Field(
         default=None,
         description="An earlier run's manifest: the inputs that it covers, by address and ETag, are skipped.",
