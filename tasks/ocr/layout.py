@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.ocr import crops, detection, orientation
+from tasks.ocr import closer, crops, detection, orientation
 from tasks.ocr.crops import Crop
 from tasks.ocr.detection import Box
 from tasks.ocr.orientation import Rotation
@@ -86,9 +86,19 @@ def layout(image: Image, networks: Networks, cancellation: Cancellation) -> Layo
 
 def boxes(page: Image, networks: Networks, cancellation: Cancellation) -> list[Box]:
     """Find the lines of an upright page. Blocks; raises as `layout`."""
+    found = _seen(page, networks, cancellation)
+    for part in closer.parts(page, found, networks.profile.limits.least):
+        found = closer.added(found, _seen(part.of(page), networks, cancellation), part)
+    return found
+
+
+def _seen(page: Image, networks: Networks, cancellation: Cancellation) -> list[Box]:
+    """Find the lines of a page or a part of one in one look at it as a whole."""
     height, width = page.shape[:2]
     plan = detection.plan(height, width, networks.profile.limits)
     small = detection.resized(page, plan)
+    if closer.is_empty(small):
+        return []
     maps = [
         run_network(networks.detection, detection.network_input(small, tile), cancellation)[0, 0] for tile in plan.tiles
     ]

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import cv2
 import numpy as np
 import pytest
 
@@ -67,6 +68,23 @@ def test_only_profiles_for_all_scripts_know_other_scripts(built: dict[str, Path]
     assert len(known["accurate"]) == 18_708
     assert set("äöüÄÖÜß€§–") <= set(known["fast"]) & set(known["tiny"])
     assert not set("中あ한ж") & (set(known["fast"]) | set(known["tiny"]))
+
+
+@pytest.mark.parametrize("name", BUILT)
+@pytest.mark.parametrize(
+    ("height", "width", "letter_px"),
+    [
+        pytest.param(1_754, 1_240, 17, id="A4 at 150 dpi, 8 point"),
+        pytest.param(3_508, 2_480, 46, id="A4 at 300 dpi, 11 point"),
+        pytest.param(5_000, 7_000, 75, id="a plan of 140 megapixels, as it is decoded"),
+    ],
+)
+def test_a_line_alone_on_a_page_is_read(
+    built: dict[str, Path], name: str, height: int, width: int, letter_px: int
+) -> None:
+    page = np.full((height, width, 3), 255, np.uint8)
+    cv2.putText(page, "Seite 2 von 2", (150, 200), (0, 0, 0), cv2.FontFace("sans"), letter_px, 400)
+    assert PageReader(built[name]).read(page).text == "Seite 2 von 2"
 
 
 @pytest.mark.parametrize(("name", "least"), [("accurate", 0.93), ("fast", 0.90), ("tiny", 0.80)])
