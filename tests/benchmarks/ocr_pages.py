@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 SCANS = SHARED / "ocr"
 RENDERED = 8
 _TURNED = "rot"  # in the name of a scan that is not upright
-_HUGE = "huge"  # in the name of one that is there for its size
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +56,7 @@ def _scans(directory: Path) -> Iterator[BenchDocument]:
         rows = [row for row in csv.DictReader(file, delimiter="\t") if row["ground_truth"] != "-"]
     for row in rows:
         text = (SCANS / row["ground_truth"]).read_text(encoding="utf-8")
-        if text.strip() and _HUGE not in row["file"]:
+        if text.strip():
             paths = [
                 _saved(directory / f"{row['file']}-{number}.npy", image)
                 for number, image in enumerate(pages(SCANS / row["file"]))
