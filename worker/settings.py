@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Annotated, Final, Literal, get_args, get_origin
 from urllib.parse import urlsplit
 
+from celery.utils.nodenames import host_format
 from pydantic import BeforeValidator, Field, ValidationError, field_validator
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
@@ -228,8 +229,11 @@ class Settings(BaseSettings):
 
     @field_validator("worker_name")
     @classmethod
-    def _with_host(cls, name: str) -> str:
-        return name if "@" in name else f"{name}@%h"
+    def _of_this_host(cls, name: str) -> str:
+        try:
+            return str(host_format(name if "@" in name else f"{name}@%h"))
+        except ValueError:
+            raise ValueError("after a % comes h for the host name, n for its first part or d for the rest") from None
 
     @property
     def address(self) -> Address:

@@ -10,7 +10,6 @@ from typing import Final, NoReturn
 import click
 import structlog
 from celery import signals
-from celery.utils.nodenames import host_format
 from celery.worker import state
 
 from tasks.app import create_app
@@ -96,7 +95,7 @@ def run(app: BatchApp, *, task_events: bool) -> int:
     """Run Celery's worker in this process until it stops; return its exit code."""
     signals.setup_logging.connect(logs.keep_configured)
     running = app.Worker(
-        hostname=host_format(app.settings.worker_name),
+        hostname=app.settings.worker_name,
         task_events=task_events,
         without_gossip=True,
         without_mingle=True,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from socket import gethostname
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,6 +11,7 @@ from tests.events import WORKER_WITH_EVENTS, recording
 from tests.flower import running_flower
 from tests.messages import GOOD_KWARGS, QUEUE, message, push, refusal
 from tests.services import wait_until
+from worker.ops.queues import survey
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from tests.services import WorkerProcess
 
 WAIT_S = 20
+LEASE_S = 12
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -43,6 +46,12 @@ def test_a_success_is_received_started_and_succeeded(app: Celery) -> None:
     received = next(event for event in recorder.events if event.get("uuid") == sent.id)
     assert received["name"] == "classify.tickets"
     assert received["hostname"].startswith("listened@")
+
+
+def test_queues_names_the_worker_as_celery_does(client: redis.Redis) -> None:
+    (seen,) = survey(client, (QUEUE,), LEASE_S).workers
+
+    assert seen.incarnation.partition(":")[0] == f"listened@{gethostname()}"
 
 
 def test_a_failure_is_received_started_and_failed_with_its_code(app: Celery) -> None:

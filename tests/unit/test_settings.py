@@ -1,4 +1,5 @@
 from pathlib import Path
+from socket import gethostname
 
 import pytest
 from pydantic import ValidationError
@@ -128,8 +129,23 @@ def test_settings_are_frozen() -> None:
         settings.runners = 2
 
 
-def test_a_worker_name_without_host_gets_one() -> None:
-    assert load(worker_name="pod-1").worker_name == "pod-1@%h"
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        (None, f"batchmill@{gethostname()}"),
+        ("pod-1", f"pod-1@{gethostname()}"),
+        ("pod-1@%h", f"pod-1@{gethostname()}"),
+        ("%n@%h", f"{gethostname().partition('.')[0]}@{gethostname()}"),
+        ("pod-1@node-7", "pod-1@node-7"),
+    ],
+)
+def test_a_worker_name_is_expanded_as_celery_does(given: str | None, named: str) -> None:
+    assert load(worker_name=given).worker_name == named
+
+
+def test_a_worker_name_that_celery_could_not_expand_is_refused_at_the_start() -> None:
+    with pytest.raises(ConfigError, match="BATCHMILL_WORKER_NAME: after a %"):
+        load(worker_name="pod%x")
 
 
 def test_every_option_is_documented_and_the_page_matches_the_code() -> None:
