@@ -1,4 +1,4 @@
-"""What README.md says works: its values, its links, and the rights of KEDA's user on a real server."""
+"""What README.md says works: its values, its Secrets, its links, and the rights of KEDA's user on a real server."""
 
 from __future__ import annotations
 
@@ -21,10 +21,27 @@ if TYPE_CHECKING:
 
 PASSWORD = "of-this-test-only"  # noqa: S105 - of an embedded server
 README = (CHART / "README.md").read_text()
-EXAMPLES = re.findall(r"^```yaml\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+EXAMPLE = re.compile(r"^```yaml\n(.*?)^```", re.MULTILINE | re.DOTALL)
+EXAMPLES = EXAMPLE.findall(README)
 VALUES = [text for text in EXAMPLES if "seriesQuery" not in text]
 # What KEDA's redis scaler asks for: the length of a key of whatever type.
 LENGTH = "return redis.call(({list='llen', hash='hlen', none='llen'})[redis.call('type', KEYS[1]).ok], KEYS[1])"
+
+
+def section(heading: str) -> str:
+    """Return what stands below a heading, up to the next one."""
+    return README.partition(f"# {heading}\n")[2].partition("\n#")[0]
+
+
+def keys_of(secret: str, found: object) -> Iterator[str]:
+    """Yield the keys of a Secret that anything in rendered documents refers to."""
+    if isinstance(found, dict):
+        if found.get("name") == secret and "key" in found:
+            yield found["key"]
+        found = list(found.values())
+    if isinstance(found, list):
+        for part in found:
+            yield from keys_of(secret, part)
 
 
 @pytest.fixture
@@ -46,6 +63,25 @@ def test_every_example_renders(values: str, tmp_path: Path) -> None:
 
     assert yaml.safe_load(path.read_text())
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("headings", "keys"),
+    [
+        pytest.param(["First install"], {"url"}, id="pods"),
+        pytest.param(["KEDA"], {"url", "password"}, id="and KEDA"),
+        pytest.param(["KEDA", "The fallback"], {"url", "keda-password"}, id="and KEDA as a user of its own"),
+    ],
+)
+def test_the_secret_has_every_key_that_is_taken_from_it(headings: list[str], keys: set[str], tmp_path: Path) -> None:
+    texts = [section(heading) for heading in headings]
+    path = tmp_path / "values.yaml"
+    path.write_text("".join(EXAMPLE.findall(texts[-1])) or case("minimal").read_text())
+
+    made = {key for text in texts for key in re.findall(r"--from-literal=([\w-]+)=", text)}
+
+    assert set(keys_of("batchmill-broker", rendered(path))) == keys
+    assert keys <= made
 
 
 def test_the_adapter_serves_what_the_hpa_asks_for() -> None:
