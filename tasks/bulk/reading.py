@@ -92,7 +92,7 @@ class DocumentReader:
         if not read or not busy_s:
             return Speed(ASSUMED_DOCUMENTS_PER_S, None)
         pages_per_s = read * self._slot.engine.runners / busy_s
-        return Speed(pages_per_s * len(sizes) / max(pages, 1), sum(sizes) / len(sizes))
+        return Speed(pages_per_s * len(sizes) / max(pages, 1), sum(sizes) / len(sizes), pages / len(sizes))
 
     def _first(self, span: Span, count: int) -> Iterator[Asked]:
         return map(_clipped, islice(documents(span, self._request), count))

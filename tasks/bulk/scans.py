@@ -41,10 +41,12 @@ class Speed:
     Attributes:
         documents_per_s: that it reads whole, all their pages.
         document_bytes: of one of them, in the mean; None if none of them could be opened.
+        document_pages: likewise, of those that the run reads.
     """
 
     documents_per_s: float
     document_bytes: float | None
+    document_pages: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

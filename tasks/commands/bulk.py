@@ -53,7 +53,7 @@ bulk.add_command(ocr)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, one line a look.")
 @run_reported
 def status(*, target: str, watch: bool, as_json: bool) -> None:
-    """Show how a run stands: rows and shards done, what waits or runs, which shards failed and why.
+    """Show how a run stands: rows or documents and shards done, what waits or runs, which shards failed and why.
 
     Exit code 0 only if it is finished: the manifest and _SUCCESS stand.
     """

@@ -17,25 +17,41 @@ from tasks.bulk.coordinator import load_plan, plan_run
 from tasks.bulk.estimate import Estimate, estimate
 from tasks.bulk.failures import refusing
 from tasks.bulk.layout import plan_uri
+from tasks.bulk.listing import lists_documents
 from tasks.bulk.parts import missing_shards
 from tasks.bulk.scans import plan_scans
 from tasks.bulk.stores import Stores
 from tasks.bulk.task import batch_limits
 from tasks.bulk.work import Labelling, lane_of, planned_model, reader_of, reading_pipeline
 from tasks.classify.pipeline import check_options
-from tasks.commands.bulk_view import facts
+from tasks.commands.bulk_view import counted, facts
 from tasks.commands.view import Grid, View
 from tasks.offline import offline_slot
 from worker.storage.labelling import Span
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from schemas.bulk import BulkClassify
     from schemas.bulk_plan import BulkPlan, BulkRequest
-    from tasks.bulk.scans import Speed
+    from tasks.bulk.scans import Planned, Speed
     from worker.settings import Settings
     from worker.storage.tables import Table
 
 NOT_SENT: Final = "not-sent"  # in place of a job's id
+
+
+@dataclass(frozen=True, slots=True)
+class Scans:
+    """What a run that reads documents knows of them.
+
+    Attributes:
+        size_bytes: of all of them; 0 where tables name or hold them.
+        pages: of all of them, if they are like the first few; None if none of these can be opened.
+    """
+
+    size_bytes: int
+    pages: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +64,7 @@ class Forecast:
         workers: like this one.
         estimate: of what is still to do; None without a speed.
         done: shards whose parts are there already.
+        scans: of a run that reads documents.
     """
 
     plan: BulkPlan
@@ -55,6 +72,7 @@ class Forecast:
     workers: int
     estimate: Estimate | None
     done: int
+    scans: Scans | None = None
 
 
 def forecast(settings: Settings, request: BulkRequest, workers: int, price_per_hour: float | None) -> Forecast:
@@ -71,8 +89,9 @@ def forecast(settings: Settings, request: BulkRequest, workers: int, price_per_h
         ConfigError: the model is missing.
     """
     stores = Stores()
+    scans = None
     if isinstance(request, BulkOcr):
-        plan, rows_per_s = _planned_reading(settings, stores, request)
+        plan, rows_per_s, scans = _planned_reading(settings, stores, request)
     else:
         plan, rows_per_s = _planned_labelling(settings, stores, request)
     store = stores.of(plan.request.output)
@@ -83,21 +102,20 @@ def forecast(settings: Settings, request: BulkRequest, workers: int, price_per_h
     missing = missing_shards(plan, found)
     rows = [plan.shards[shard].rows for shard in missing]
     made = None if rows_per_s is None else estimate(rows, rows_per_s, workers, price_per_hour)
-    return Forecast(plan, rows_per_s, workers, made, len(plan.shards) - len(missing))
+    return Forecast(plan, rows_per_s, workers, made, len(plan.shards) - len(missing), scans)
 
 
 def view_of(seen: Forecast) -> View:
-    """Return a forecast as tables: the files, the columns of the parts, and the run."""
-    files = [(file.uri, file.format, str(file.rows), str(file.size_bytes)) for file in seen.plan.inputs]
-    columns = [(column.name, column.type) for column in seen.plan.columns]
-    return View(
-        [_record(seen)],
-        [
-            Grid(("file", "format", "rows", "bytes"), files),
-            Grid(("column", "type"), columns),
-            facts(_figures(seen)),
-        ],
-    )
+    """Return a forecast as tables: the files unless they are documents, the columns of the parts, and the run."""
+    plan = seen.plan
+    files = [(file.uri, file.format, str(file.rows), str(file.size_bytes)) for file in plan.inputs]
+    columns = [(column.name, column.type) for column in plan.columns]
+    grids = [
+        Grid(("file", "format", counted(plan.request), "bytes"), files),
+        Grid(("column", "type"), columns),
+        facts(_figures(seen), plan.request),
+    ]
+    return View([_record(seen)], grids[1:] if lists_documents(plan.request) else grids)
 
 
 def _planned_labelling(settings: Settings, stores: Stores, request: BulkClassify) -> tuple[BulkPlan, float | None]:
@@ -125,7 +143,7 @@ def _planned_labelling(settings: Settings, stores: Stores, request: BulkClassify
     return plan, measured[0] if measured else None
 
 
-def _planned_reading(settings: Settings, stores: Stores, request: BulkOcr) -> tuple[BulkPlan, float | None]:
+def _planned_reading(settings: Settings, stores: Stores, request: BulkOcr) -> tuple[BulkPlan, float | None, Scans]:
     measured: list[Speed] = []
     with offline_slot(_with(settings, queues=(QUEUE_BULK_OCR,), ocr_model=request.model)) as (workload, slot):
         from tasks.ocr.stages import CROPS  # noqa: PLC0415 - its libraries are an extra; they are there by now
@@ -145,7 +163,15 @@ def _planned_reading(settings: Settings, stores: Stores, request: BulkOcr) -> tu
             limits=batch_limits(slot, CROPS),
             measure=measure,
         )
-    return planned.plan, measured[0].documents_per_s if measured else None
+    return planned.plan, measured[0].documents_per_s if measured else None, _scans(planned, measured)
+
+
+def _scans(planned: Planned, measured: Sequence[Speed]) -> Scans:
+    pages = measured[0].document_pages if measured else None
+    return Scans(
+        size_bytes=0 if planned.listing is None else sum(planned.listing.sizes),
+        pages=None if pages is None else round(planned.plan.rows * pages),
+    )
 
 
 def _with(settings: Settings, **overrides: object) -> Settings:
@@ -170,26 +196,44 @@ def _standing(stores: Stores, plan: BulkPlan) -> BulkPlan:
 def _record(seen: Forecast) -> dict[str, Any]:  # JSON
     plan, made = seen.plan, seen.estimate
     return {
-        "files": len(plan.inputs),
-        "carried_files": len(plan.carried),
-        "bytes": sum(file.size_bytes for file in plan.inputs),
+        **_inputs(plan, seen.scans),
         "rows": plan.rows,
+        **({} if seen.scans is None else {"pages": seen.scans.pages}),
         "columns": [column.model_dump() for column in plan.columns],
         "shards": len(plan.shards),
         "shards_done": seen.done,
         "output": plan.request.output,
         "model": plan.model.model_dump(),
-        "rows_per_s": None if seen.rows_per_s is None else round(seen.rows_per_s, 1),
+        "rows_per_s": None if seen.rows_per_s is None else float(f"{seen.rows_per_s:.4g}"),
         "workers": seen.workers,
         "to_do": None if made is None else asdict(made),
+    }
+
+
+def _inputs(plan: BulkPlan, scans: Scans | None) -> dict[str, Any]:  # JSON
+    """Return what the inputs are; where they are the documents, these instead of the list that the run would make."""
+    if lists_documents(plan.request):
+        return {
+            "files": plan.rows,
+            "carried_files": sum(file.rows for file in plan.carried),
+            "bytes": 0 if scans is None else scans.size_bytes,
+            "inputs": [],
+        }
+    return {
+        "files": len(plan.inputs),
+        "carried_files": len(plan.carried),
+        "bytes": sum(file.size_bytes for file in plan.inputs),
         "inputs": [file.model_dump(include={"uri", "format", "rows", "size_bytes"}) for file in plan.inputs],
     }
 
 
 def _figures(seen: Forecast) -> dict[str, object]:
-    made = seen.estimate
-    names = ("files", "carried_files", "rows", "bytes", "shards", "shards_done", "rows_per_s", "workers")
-    figures = {name: value for name, value in _record(seen).items() if name in names}
+    made, record = seen.estimate, _record(seen)
+    figures: dict[str, object] = {} if lists_documents(seen.plan.request) else {"files": record["files"]}
+    figures |= {name: record[name] for name in ("carried_files", "rows")}
+    if seen.scans is not None:
+        figures["pages"] = None if seen.scans.pages is None else f"about {seen.scans.pages}"
+    figures |= {name: record[name] for name in ("bytes", "shards", "shards_done", "rows_per_s", "workers")}
     if made is not None:
         figures |= {"rows_to_do": made.rows, "time": timedelta(seconds=round(made.wall_s))}
         figures["cost"] = None if made.cost is None else f"{made.cost:.4g}"

@@ -46,7 +46,7 @@ _PART_OPTIONS: Final = (
     click.option("--column-prefix", help="Before the names of the result columns."),
     click.option("--compression", type=click.Choice(get_args(Compression)), help="Of the parts; zstd by default."),
     click.option("--row-group-rows", type=int, help="Most rows of a row group."),
-    click.option("--shard-rows", type=int, help="Most rows of the input for a part; by default a minute's work."),
+    click.option("--shard-rows", type=int, help="Most rows or documents for a part; by default a minute's work."),
     click.option("--max-rejection-rate", type=float, help="Share of rows that may have an error; 0.5 by default."),
     click.option("--strict", is_flag=True, help="Fail if a part that was made twice differs."),
     click.option("--since-manifest", help="manifest.json of an earlier run: skip the files that it covers."),
@@ -143,7 +143,7 @@ def _send(request: BulkRequest, priority: int | None, timeout_s: float, *, watch
         except KeyboardInterrupt:
             click.echo(f"the run is still being planned; look again with `batchmill bulk status {job_id}`", err=True)
             exit_failed()
-        view.show(lambda: _view(answer), as_json=as_json)
+        view.show(lambda: _view(answer, request), as_json=as_json)
         if watch:
             with opened(settings, client, answer.output) as run:
                 watch_run(run, as_json=as_json)
@@ -178,6 +178,6 @@ def _is_served(client: redis.Redis, settings: Settings, queue: str) -> bool:
     return any(queue in worker.queues and worker.silent_s < settings.lease_s for worker in workers)
 
 
-def _view(answer: BulkAnswer) -> view.View:
+def _view(answer: BulkAnswer, request: BulkRequest) -> view.View:
     record = answer.model_dump(mode="json")
-    return view.View([record], [facts(record)])
+    return view.View([record], [facts(record, request)])

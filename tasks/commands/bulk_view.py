@@ -1,10 +1,16 @@
-"""How a bulk run looks: tables for people, a record for programs, and a sentence on how it has ended."""
+"""How a bulk run looks: tables for people, a record for programs, and a sentence on how it has ended.
+
+To people a run that reads documents speaks of documents and pages; programs find the same fields of every run.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from schemas.bulk_manifest import PageTally
+from schemas.bulk_ocr import BulkOcr
 from tasks.bulk.layout import manifest_uri, normalised
+from tasks.bulk.listing import lists_documents
 from tasks.bulk.state import Phase, Standing
 from tasks.commands.outcome import printable
 from tasks.commands.view import Grid, View
@@ -12,11 +18,17 @@ from tasks.commands.view import Grid, View
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from schemas.bulk_manifest import Tally
+    from schemas.bulk_plan import BulkRequest
     from tasks.bulk.state import RunState, ShardState
 
 FAILURES_SHOWN: Final = 20
 
 BAD: Final = (Standing.FAILED, Standing.DEAD)
+
+_ROWS: Final = "rows"
+_DOCUMENTS: Final = "documents"
+_REJECTED: Final = "rows_rejected"
 
 
 def record(state: RunState) -> dict[str, Any]:  # JSON
@@ -43,15 +55,20 @@ def record(state: RunState) -> dict[str, Any]:  # JSON
 def view_of(state: RunState) -> View:
     """Return a run's state as tables: the run, and the shards that failed."""
     seen = record(state)
-    grids = [facts({name: value for name, value in seen.items() if name != "failures"})]
+    grids = [facts({name: value for name, value in seen.items() if name != "failures"}, state.plan.request)]
     if failed := state.of(*BAD):
         grids.append(Grid(("shard", "state", "task", "why"), [_row(one) for one in failed[:FAILURES_SHOWN]]))
     return View([seen], grids)
 
 
-def facts(record: Mapping[str, object]) -> Grid:
-    """Return a record as two columns, which fit any terminal; what is not known is left out."""
-    known = [(name.replace("_", " "), str(value)) for name, value in record.items() if value is not None]
+def counted(request: BulkRequest) -> str:
+    """Return what a run counts: the rows of its inputs, or documents."""
+    return _DOCUMENTS if isinstance(request, BulkOcr) else _ROWS
+
+
+def facts(record: Mapping[str, object], request: BulkRequest) -> Grid:
+    """Return a record of a run as two columns, which fit any terminal; what is not known is left out."""
+    known = [(_spoken(name, request), str(value)) for name, value in record.items() if value is not None]
     return Grid(("what", "value"), known)
 
 
@@ -61,10 +78,9 @@ def sentence(state: RunState) -> str:
     resume = f"`batchmill bulk resume {output}` sends what is missing"
     match state.phase:
         case Phase.FINISHED if state.manifest is not None:
-            totals = state.manifest.totals
             return (
-                f"finished: {totals.rows:,} rows in {len(state.manifest.parts):,} parts, {totals.rejected:,} rejected; "
-                f"{manifest_uri(output)}"
+                f"finished: {_sum(state.manifest.totals)} in {len(state.manifest.parts):,} parts, "
+                f"{state.manifest.totals.rejected:,} rejected; {manifest_uri(output)}"
             )
         case Phase.FAILED if len(state.done) == len(state.plan.shards):
             return "the run has failed: all parts are there, but it was refused; see the reason, then resume or verify"
@@ -75,6 +91,20 @@ def sentence(state: RunState) -> str:
         case Phase.STALLED:
             return f"nothing of the run waits or runs; {resume}"
     return "the run goes on"
+
+
+def _spoken(name: str, request: BulkRequest) -> str:
+    if isinstance(request, BulkOcr) and name == _REJECTED:
+        return "rejected"  # pages, and documents without any
+    if lists_documents(request):
+        name = name.replace("files", _DOCUMENTS)
+    return name.replace(_ROWS, counted(request)).replace("_", " ")
+
+
+def _sum(totals: Tally | PageTally) -> str:
+    if isinstance(totals, PageTally):
+        return f"{totals.documents:,} documents, {totals.pages:,} pages"
+    return f"{totals.rows:,} rows"
 
 
 def _row(one: ShardState) -> tuple[str, ...]:

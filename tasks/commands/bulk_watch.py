@@ -19,7 +19,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 from tasks.bulk.layout import normalised
 from tasks.bulk.state import Phase
 from tasks.commands import view
-from tasks.commands.bulk_view import BAD, record, sentence, view_of
+from tasks.commands.bulk_view import BAD, counted, record, sentence, view_of
 from tasks.commands.exits import exit_failed
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ class Pace:
         rate = self.rows_per_s(state)
         left = "-" if rate is None else str(timedelta(seconds=round((state.plan.rows - state.rows_done) / rate)))
         speed = "-" if rate is None else f"{rate:,.0f}"
-        return f"{speed} rows/s, ETA {left}, {len(state.of(*BAD))} shards failed"
+        return f"{speed} {counted(state.plan.request)}/s, ETA {left}, {len(state.of(*BAD))} shards failed"
 
 
 class Lines:
@@ -125,16 +125,16 @@ class Lines:
         if self._as_json:
             click.echo(json.dumps(seen))
         else:
-            click.echo(f"{state.rows_done:,} of {state.plan.rows:,} rows, {words}", err=True)
+            click.echo(f"{progress(state)}, {words}", err=True)
 
 
 class Bar:
     """A bar in a terminal, on standard error."""
 
     def __init__(self) -> None:
-        columns = (TextColumn("{task.fields[rows]} rows"), BarColumn(), TextColumn("{task.fields[words]}"))
+        columns = (TextColumn("{task.fields[done]}"), BarColumn(), TextColumn("{task.fields[words]}"))
         self._progress = Progress(*columns, console=Console(stderr=True), transient=True)
-        self._bar = self._progress.add_task("rows", rows="", words="")
+        self._bar = self._progress.add_task("run", done="", words="")
         self._pace = Pace()
 
     def __enter__(self) -> Self:
@@ -150,9 +150,14 @@ class Bar:
             self._bar,
             completed=state.rows_done,
             total=max(state.plan.rows, 1),
-            rows=f"{state.rows_done:,} of {state.plan.rows:,}",
+            done=progress(state),
             words=self._pace.words(state),
         )
+
+
+def progress(state: RunState) -> str:
+    """Return how much of a run is done."""
+    return f"{state.rows_done:,} of {state.plan.rows:,} {counted(state.plan.request)}"
 
 
 def display(*, as_json: bool) -> Display:

@@ -242,13 +242,14 @@ def test_the_command_plans_follows_and_verifies_a_run_over_a_directory(tmp_path:
 
     assert (estimate["rows"], estimate["shards"], estimate["to_do"]["rows"]) == (3, 2, 3)
     assert estimate["rows_per_s"] > 0
-
+    assert (estimate["files"], estimate["pages"], estimate["bytes"]) == (3, 3, 3 * len(PNG))
     assert json.loads(told.splitlines()[-1])["state"] == "finished"
     joined = "file, row, string_agg(text, chr(12) ORDER BY page)"
     texts = duckdb.read_parquet(f"{output}/*.parquet").aggregate(joined).order("row").fetchall()
     assert [(file, row) for file, row, _ in texts] == [(str(folder / f"{number}.png"), number) for number in range(3)]
     assert "2 parts, 3 rows, as the manifest says" in bulk("verify", output)
-    assert "finished" in bulk("status", output)
+    shown = bulk("status", output).splitlines()
+    assert {"state\tfinished", "documents\t3", "documents done\t3"} <= set(shown)
 
 
 def test_a_run_whose_worker_is_killed_ends_with_the_parts_of_one_that_was_left_alone(

@@ -189,6 +189,7 @@ def test_the_speed_is_that_of_whole_documents(desk: Desk) -> None:
     short, long = reader.speed(span(["ab"] * 8)), reader.speed(span(["ab/" * 99 + "ab"] * 8))
 
     assert short.document_bytes == 2
+    assert (short.document_pages, long.document_pages) == (1, 100)
     assert long.document_bytes == 299
     assert long.documents_per_s < short.documents_per_s
     assert reader.speed(span([None])) == Speed(ASSUMED_DOCUMENTS_PER_S, None)
