@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from schemas.errors import ErrorCode
 from tasks.commands.exits import exit_failed
 from tasks.commands.failures import reported
 from worker.errors import ItemFailed
@@ -33,7 +34,7 @@ class Read:
 
 
 @click.command()
-@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True, readable=False))
 @click.option("--model", "ocr_model", help="`accurate`, `latin`, `fast`, `tiny`, or a directory.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, one line a page, with boxes and confidences.")
 @click.option("--text", "as_text", is_flag=True, help="Print the text only; the default.")
@@ -42,7 +43,8 @@ class Read:
 def ocr(*, files: tuple[Path, ...], ocr_model: str | None, as_json: bool, as_text: bool, overlay: Path | None) -> None:
     """Read the text of images and PDFs, in this process.
 
-    Exit code 1 if a file or a page could not be read; the others are printed.
+    Of several files each text comes below a line with the file's name. Exit code 1 if a file or a page could not be
+    read; the others are printed.
     """
     if as_json and as_text:
         raise click.UsageError("give --json or --text")
@@ -51,11 +53,12 @@ def ocr(*, files: tuple[Path, ...], ocr_model: str | None, as_json: bool, as_tex
     from tasks.ocr.serving import find_profile  # noqa: PLC0415
 
     reader = PageReader(find_profile(load(ocr_model=ocr_model)))
+    printer = JsonLines() if as_json else Texts(has_headings=len(files) > 1)
     failed = False
     for file in files:
         for page in _pages(file, reader, DocumentLimits()):
             failed |= page.error is not None
-            click.echo(_as_json(page) if as_json else _as_text(page), err=page.error is not None and not as_json)
+            printer.show(page)
             if overlay is not None and page.read is not None:
                 _draw(page, overlay)
                 overlay = None
@@ -68,7 +71,7 @@ def _pages(file: Path, reader: PageReader, limits: DocumentLimits) -> Iterator[R
 
     with Decoder(limits) as decoder:
         try:
-            document = decoder.open(file.read_bytes())
+            document = decoder.open(_content(file))
         except ItemFailed as error:
             yield Read(str(file), 0, None, None, error)
             return
@@ -80,10 +83,48 @@ def _pages(file: Path, reader: PageReader, limits: DocumentLimits) -> Iterator[R
                 yield Read(str(file), index + 1, None, None, error)
 
 
-def _as_text(page: Read) -> str:
-    if page.read is None:
-        return f"{page.file}, page {page.page}: {page.error.code}: {page.error.message}" if page.error else ""
-    return page.read.text
+def _content(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise ItemFailed(ErrorCode.OBJECT_NOT_FOUND, f"the file cannot be read ({error.strerror})") from error
+
+
+class JsonLines:
+    """A line a page on standard output, whether it could be read or not."""
+
+    def show(self, page: Read) -> None:
+        """Print a page."""
+        click.echo(_as_json(page))
+
+
+class Texts:
+    """Texts on standard output, what could not be read on standard error.
+
+    Args:
+        has_headings: begin the text of each file with a line that names it, as `head` does.
+    """
+
+    def __init__(self, *, has_headings: bool) -> None:
+        self._has_headings = has_headings
+        self._last: str | None = None
+
+    def show(self, page: Read) -> None:
+        """Print a page; the pages of a file come one after the other."""
+        if page.read is None:
+            click.echo(_as_failure(page), err=True)
+            return
+        if self._has_headings and page.file != self._last:
+            if self._last is not None:
+                click.echo()
+            click.echo(f"==> {page.file} <==")
+            self._last = page.file
+        click.echo(page.read.text)
+
+
+def _as_failure(page: Read) -> str:
+    where = page.file if page.page == 0 else f"{page.file}, page {page.page}"
+    return f"{where}: {page.error.code}: {page.error.message}" if page.error else where
 
 
 def _as_json(page: Read) -> str:

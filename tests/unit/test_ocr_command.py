@@ -62,6 +62,30 @@ def test_the_text_of_a_file_is_printed_a_row_a_line(letter: Path) -> None:
 
 
 @pytest.mark.usefixtures("model")
+def test_of_several_files_each_has_a_heading_and_what_cannot_be_read_a_line_beside_them(
+    damaged: Path, letter: Path, two_pages: Path, tmp_path: Path
+) -> None:
+    note = tmp_path / "note.txt"
+    note.write_text("no picture")
+
+    result = run(note, letter, damaged, tmp_path, two_pages)
+
+    lines = result.stdout.splitlines()
+    headings = [at for at, line in enumerate(lines) if line.startswith("==> ")]
+    assert [lines[at] for at in headings] == [f"==> {letter} <==", f"==> {two_pages} <=="]
+    read = len(documents.LINES)
+    assert headings == [0, 1 + read + 1], "a heading, the letter, an empty line, a heading"
+    assert (lines[1 + read], len(lines)) == ("", 2 * 1 + read + 1 + 2 * read)
+    assert [line.partition(": ")[0] for line in result.stderr.splitlines()] == [
+        str(note),
+        f"{damaged}, page 1",
+        str(tmp_path),
+    ]
+    assert "Is a directory" in result.stderr
+    assert result.exit_code == 1
+
+
+@pytest.mark.usefixtures("model")
 def test_with_json_each_page_is_a_line_with_its_lines_and_boxes(two_pages: Path) -> None:
     result = run(two_pages, "--json")
     pages = [json.loads(line) for line in result.stdout.splitlines()]
@@ -91,7 +115,7 @@ def test_a_damaged_file_is_named_with_its_code_and_the_next_one_is_read(damaged:
     result = run(damaged, letter)
     assert result.exit_code == 1
     assert set(result.stdout.split()) >= WORDS
-    assert f"{damaged}, page " in result.stderr
+    assert f"{damaged}, page 1: " in result.stderr
     assert ErrorCode.DAMAGED_DOCUMENT in result.stderr
 
 
