@@ -37,6 +37,7 @@ from worker.storage.errors import (
     StorageError,
     TooLarge,
     Unavailable,
+    Unreachable,
 )
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ CODES: Final[Mapping[type[BatchmillError], ErrorCode]] = {
     Changed: ErrorCode.INPUT_CHANGED,
     Forbidden: ErrorCode.STORE_FORBIDDEN,
     Unavailable: ErrorCode.STORE_UNAVAILABLE,
+    Unreachable: ErrorCode.STORE_UNAVAILABLE,
     NotConditional: ErrorCode.UNSUPPORTED_STORE,
     TooLarge: ErrorCode.RESULT_TOO_LARGE,
     Damaged: ErrorCode.UNREADABLE_INPUT,

@@ -12,12 +12,11 @@ from tasks.bulk.finaliser import finalise
 from tasks.bulk.layout import manifest_uri
 from tasks.bulk.sending import enqueue
 from tasks.bulk.state import Standing
-from tasks.bulk.stores import Stores
 from tasks.bulk.verify import verify as verify_run
 from tasks.commands.bulk_classify import classify
 from tasks.commands.bulk_failures import run_reported
 from tasks.commands.bulk_ocr import ocr
-from tasks.commands.bulk_target import is_output, output_of, planned, run_of, target_argument
+from tasks.commands.bulk_target import is_output, output_of, planned, run_of, stores_of_command, target_argument
 from tasks.commands.bulk_watch import finish, show
 from tasks.commands.bulk_watch import watch as watch_run
 from tasks.commands.client import open_client
@@ -128,7 +127,7 @@ def verify(*, target: str, as_json: bool) -> None:
     """
     configure_logs(load())
     output = output_of(target)
-    found = verify_run(Stores(), output)
+    found = verify_run(stores_of_command(), output)
     if as_json:
         told = {
             "output": output,

@@ -20,10 +20,10 @@ from tasks.bulk.layout import plan_uri
 from tasks.bulk.listing import lists_documents
 from tasks.bulk.parts import missing_shards
 from tasks.bulk.scans import plan_scans
-from tasks.bulk.stores import Stores
 from tasks.bulk.task import batch_limits
 from tasks.bulk.work import Labelling, lane_of, planned_model, reader_of, reading_pipeline
 from tasks.classify.pipeline import check_options
+from tasks.commands.bulk_target import stores_of_command
 from tasks.commands.bulk_view import counted, facts
 from tasks.commands.view import Grid, View
 from tasks.offline import offline_slot
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from schemas.bulk import BulkClassify
     from schemas.bulk_plan import BulkPlan, BulkRequest
     from tasks.bulk.scans import Planned, Speed
+    from tasks.bulk.stores import Stores
     from worker.settings import Settings
     from worker.storage.tables import Table
 
@@ -88,7 +89,7 @@ def forecast(settings: Settings, request: BulkRequest, workers: int, price_per_h
         MessageError: the run cannot be done as it is asked for.
         ConfigError: the model is missing.
     """
-    stores = Stores()
+    stores = stores_of_command()
     scans = None
     if isinstance(request, BulkOcr):
         plan, rows_per_s, scans = _planned_reading(settings, stores, request)

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Final, get_args
 import click
 
 from schemas.bulk import Compression
-from tasks.bulk.layout import normalised
+from tasks.bulk.layout import normalised, plan_uri
 from tasks.bulk.sending import queue_of
 from tasks.commands import view
-from tasks.commands.bulk_target import opened, planned
+from tasks.commands.bulk_target import opened, planned, stores_of_command
 from tasks.commands.bulk_view import facts
 from tasks.commands.bulk_watch import watch as watch_run
 from tasks.commands.client import open_client, send_bulk
@@ -22,6 +22,7 @@ from worker.ops.broker import connect
 from worker.ops.ends import known
 from worker.ops.queues import survey
 from worker.settings import load
+from worker.storage.errors import StorageError, Unreachable
 from worker.storage.objects import local_path, scheme_of
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from worker.settings import Settings
 
 POLL_EVERY_S: Final = 0.2
+LONG_S: Final = 10.0  # after which a person wonders
 EXIT_CODES: Final = """\b
 Exit codes:
   0  planned; with --watch: finished
@@ -137,6 +139,7 @@ def _send(request: BulkRequest, priority: int | None, timeout_s: float, *, watch
     settings = load()
     configure_logs(settings)
     with open_client(settings) as app, connect(settings.broker_url, decode_responses=False) as client:
+        _reach_store(request, watch=watch)
         job_id = send_bulk(app, request, priority)
         try:
             answer = _await_plan(client, settings, queue_of(request), job_id, timeout_s)
@@ -149,22 +152,46 @@ def _send(request: BulkRequest, priority: int | None, timeout_s: float, *, watch
                 watch_run(run, as_json=as_json)
 
 
+def _reach_store(request: BulkRequest, *, watch: bool) -> None:
+    """Say at once if no connection to the store comes about from here: a worker would try for minutes.
+
+    Raises:
+        Unreachable: the run is to be watched, which needs the store.
+    """
+    uris = [uri for uri in (plan_uri(request.output), *request.inputs) if scheme_of(uri) == "s3"]
+    if not uris:
+        return
+    try:
+        stores_of_command().of(uris[0]).exists(uris[0])
+    except Unreachable as error:
+        if watch and scheme_of(request.output) == "s3":
+            raise
+        click.echo(f"{error}; the request is sent, for the workers may reach it", err=True)
+    except StorageError:  # it answers; what is wrong with the rest, the worker says
+        return
+
+
 def _await_plan(client: redis.Redis, settings: Settings, queue: str, job_id: str, timeout_s: float) -> BulkAnswer:
     """Wait for the planner's answer; say at once if nobody is there to give it.
 
     Raises:
         click.ClickException: planning failed, or has not ended in time.
     """
-    until_s = time.monotonic() + timeout_s
+    began_s = time.monotonic()
     nobody = f"no worker serves the queue {queue}; start one: batchmill worker --queues {queue}"
-    if not _is_served(client, settings, queue):
+    is_explained = not _is_served(client, settings, queue)
+    if is_explained:
         click.echo(f"waiting: {nobody}", err=True)
     told = None
     while (answer := planned(task := known(client, [job_id])[job_id])) is None:
         if task.error not in (None, told):
             told = task.error
             click.echo(f"planning is tried again: {told}", err=True)
-        if time.monotonic() > until_s:
+        waited_s = time.monotonic() - began_s
+        if waited_s > LONG_S and not is_explained:
+            is_explained = True
+            click.echo("still being planned: inputs are listed and measured, or a store is tried again", err=True)
+        if waited_s > timeout_s:
             later = f"the request stays on the queue: `batchmill bulk status {job_id}`, or `bulk cancel {job_id}`"
             if not _is_served(client, settings, queue):
                 raise Unfit(f"{nobody}; {later}")

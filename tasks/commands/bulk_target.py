@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,7 @@ from tasks.commands.quiet import configure_logs
 from worker.ops.broker import connect
 from worker.ops.ends import known
 from worker.settings import load
+from worker.storage.objects import PATIENCE_S, store_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,6 +61,11 @@ class Run:
         return look(self.store, self.plan, self.client)
 
 
+def stores_of_command() -> Stores:
+    """Return the stores of a command: one that cannot be reached is given up within seconds, for somebody waits."""
+    return Stores(partial(store_for, unreachable_s=PATIENCE_S))
+
+
 @contextmanager
 def opened(settings: Settings, client: redis.Redis, output: str) -> Iterator[Run]:
     """Open the run below an output, for a block.
@@ -66,7 +73,7 @@ def opened(settings: Settings, client: redis.Redis, output: str) -> Iterator[Run
     Raises:
         MessageError: `plan_missing`, or the store refuses or fails.
     """
-    store = Stores().of(output)
+    store = stores_of_command().of(output)
     yield Run(settings, client, store, load_plan(store, plan_uri(output)))
 
 

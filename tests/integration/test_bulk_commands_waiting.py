@@ -109,6 +109,18 @@ def test_without_a_worker_the_command_says_so_and_the_request_can_be_called_off(
     assert "called off before it was planned" in ends(1, "status", job_id).stderr
 
 
+def test_whoever_waits_long_for_a_plan_is_told_once_what_takes_its_time(
+    run: BulkRun, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tasks.commands.bulk_request.LONG_S", 0.1)
+    Ledger(client, "alpha:host/1/aa", [QUEUE_BULK], Terms()).open_inboxes([QUEUE_BULK])
+
+    waited = ends(1, "classify", "--input", "in/*.csv", "--output", run.output, "--text", "body", "--timeout", "0.8")
+
+    assert waited.stderr.count("still being planned") == 1
+    assert "no worker serves" not in waited.stderr
+
+
 def test_ctrl_c_ends_the_watching_and_not_the_run(run: BulkRun) -> None:
     ends(0, "resume", run.output)
     command = [sys.executable, "-m", "tasks.cli", "bulk", "status", run.output, "--watch", "--json"]

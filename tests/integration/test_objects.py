@@ -30,6 +30,7 @@ from worker.storage.errors import (
     StorageError,
     TooLarge,
     Unavailable,
+    Unreachable,
 )
 from worker.storage.local import LocalStore
 from worker.storage.objects import MAX_OBJECT_BYTES, Creation, Outcome, hashed, store_for
@@ -370,7 +371,8 @@ def test_a_server_that_is_killed_and_comes_back_is_waited_for(
     part, sha256 = write(tmp_path, CONTENT)
     with S3Server(tmp_path) as server:
         place = s3_place(server, monkeypatch)
-        store = S3Store(Limits(connect_s=1.0, read_s=5.0, total_s=30.0))
+        # It was reached once: how long others are tried to reach no longer counts.
+        store = S3Store(Limits(connect_s=1.0, read_s=5.0, total_s=30.0, unreachable_s=0.0))
         info = store.info(place.put("object", CONTENT))
         server.kill()
         restart = threading.Timer(1.0, server.start)
@@ -391,6 +393,17 @@ def test_a_server_that_is_not_there_is_told_in_time(seaweed_place: Place, monkey
     with pytest.raises(Unavailable, match="AWS_ENDPOINT_URL_S3"):
         seaweed_place.put("object")
     assert time.monotonic() - began_s < BOUND_S
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "no-such-host.invalid"])
+def test_a_server_that_nobody_ever_reached_is_given_up_sooner_where_that_is_asked_for(
+    seaweed_place: Place, monkeypatch: pytest.MonkeyPatch, host: str
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", f"http://{host}:{free_port()}")
+    began_s = time.monotonic()
+    with pytest.raises(Unreachable, match="AWS_ENDPOINT_URL_S3"):
+        store_for(seaweed_place.prefix, unreachable_s=0.5).exists(f"{seaweed_place.prefix}/object")
+    assert time.monotonic() - began_s < BOUND_S < Limits().total_s
 
 
 def test_whoever_gives_out_credentials_and_says_nothing_is_given_up_in_time(
@@ -610,7 +623,7 @@ def test_what_is_no_location_is_refused_with_the_right_form(uri: str) -> None:
 
 
 def test_every_error_names_its_object_and_is_one_of_ours() -> None:
-    kinds = (BadLocation, Changed, Damaged, Forbidden, NotConditional, NotFound, OutOfSpace, TooLarge, Unavailable)
-    for kind in kinds:
+    missing = (NotFound, Unavailable, Unreachable)
+    for kind in (BadLocation, Changed, Damaged, Forbidden, NotConditional, OutOfSpace, TooLarge, *missing):
         assert issubclass(kind, StorageError)
         assert str(kind("s3://b/k", "remedy")) == "s3://b/k: remedy"

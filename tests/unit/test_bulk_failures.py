@@ -23,6 +23,7 @@ from worker.storage.errors import (
     StorageError,
     TooLarge,
     Unavailable,
+    Unreachable,
 )
 
 if TYPE_CHECKING:
@@ -106,7 +107,8 @@ def test_transient_is_what_another_try_may_mend() -> None:
         }
         return special.get(kind) or kind("no")
 
-    assert {kind for kind in kinds() if is_transient(example(kind))} == {Unavailable, OutOfSpace, BrokenPart, Draining}
+    mended = {Unavailable, Unreachable, OutOfSpace, BrokenPart, Draining}
+    assert {kind for kind in kinds() if is_transient(example(kind))} == mended
     assert not is_transient(OSError(errno.EACCES, "Permission denied"))
     assert not is_transient(ValueError())
 

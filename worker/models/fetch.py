@@ -18,7 +18,7 @@ from worker.errors import ModelError
 from worker.files import sha256_of
 from worker.storage.errors import BadLocation, Damaged, NotFound
 from worker.storage.local import translated_os_errors
-from worker.storage.objects import HASHED_BYTES, store_for
+from worker.storage.objects import HASHED_BYTES, PATIENCE_S, store_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -86,7 +86,7 @@ def _counts(path: Path) -> bool:
 
 def _download(uri: str, directory: Path, progress: Progress) -> dict[str, str]:
     """Fill `directory`; return the SHA-256 of each file by its name."""
-    store = store_for(uri)
+    store = store_for(uri, PATIENCE_S)
     files = _named(uri, store.list(uri if uri.endswith("/") else f"{uri}/"))
     size_bytes = sum(info.size_bytes for info in files.values())
     progress(f"Fetching {len(files)} files, {size_bytes / 1e6:,.1f} MB, from {uri}.")

@@ -7,6 +7,7 @@
         ├── Changed         the object is no longer the one that was pinned: plan again
         ├── Forbidden       credentials are missing, expired or not enough: permanent until somebody mends them
         ├── Unavailable     no good answer within the time limits: transient
+        │   └── Unreachable there is not even a connection
         ├── NotConditional  the store does not honour conditional creates: use another
         ├── TooLarge        more bytes than one conditional create can take: write smaller parts
         ├── Damaged         the bytes are not those that their checksum promises
@@ -55,6 +56,10 @@ class Forbidden(StorageError):  # noqa: N818
 
 class Unavailable(StorageError):  # noqa: N818
     """The store gave no good answer within the time limits; a later try may succeed."""
+
+
+class Unreachable(Unavailable):
+    """No connection to the store comes about."""
 
 
 class NotConditional(StorageError):  # noqa: N818

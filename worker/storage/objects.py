@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 MAX_OBJECT_BYTES: Final = 5 * 1024**3
 PROBE_NAME: Final = ".batchmill-probe"
 HASHED_BYTES: Final = 8 * 1024**2
+PATIENCE_S: Final = 3.0  # of a command, for which somebody waits, with a store that cannot be reached
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 
 
@@ -133,8 +134,12 @@ def scheme_of(uri: str) -> str:
     return found[1].lower() if found else "file"
 
 
-def store_for(uri: str) -> ObjectStore:
+def store_for(uri: str, unreachable_s: float | None = None) -> ObjectStore:
     """Return a new store for `s3://bucket/key`, `file:///path` or a path. Share one: it keeps its connections.
+
+    Args:
+        uri: of anything in it.
+        unreachable_s: how long one is tried to which no connection has ever come about; None = as one that was lost.
 
     Raises:
         BadLocation: nothing here reads this kind of URI.
@@ -142,8 +147,9 @@ def store_for(uri: str) -> ObjectStore:
     match scheme_of(uri):
         case "s3":
             from worker.storage.s3 import S3Store  # noqa: PLC0415 - boto3 is loaded where it is used only
+            from worker.storage.s3_calls import Limits  # noqa: PLC0415
 
-            return S3Store()
+            return S3Store() if unreachable_s is None else S3Store(Limits(unreachable_s=unreachable_s))
         case "file":
             from worker.storage.local import LocalStore  # noqa: PLC0415 - it imports this module
 

@@ -8,6 +8,7 @@ instead of 3, and its waits know no deadline. What botocore raises is translated
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import re
@@ -24,12 +25,16 @@ from botocore.exceptions import (
     BotoCoreError,
     ClientError,
     ConnectionError,  # noqa: A004 - botocore's own
+    ConnectTimeoutError,
     CredentialRetrievalError,
+    EndpointConnectionError,
     HTTPClientError,
     NoAuthTokenError,
     NoCredentialsError,
     ParamValidationError,
     PartialCredentialsError,
+    ProxyConnectionError,
+    SSLError,
     SSOError,
 )
 from botocore.parsers import ResponseParserError
@@ -45,6 +50,7 @@ from worker.storage.errors import (
     StorageError,
     TooLarge,
     Unavailable,
+    Unreachable,
 )
 
 if TYPE_CHECKING:
@@ -72,6 +78,7 @@ _LOST: Final = (
     ResponseParserError,
     HTTPError,
 )  # connections, timeouts, answers that make no sense
+_UNCONNECTED: Final = (EndpointConnectionError, ConnectTimeoutError, ProxyConnectionError, SSLError)
 _FOREIGN: Final = (BotoCoreError, ClientError, *_LOST)
 _DIGESTS: Final = frozenset({"BadDigest", "InvalidDigest", "XAmzContentSHA256Mismatch", "XAmzContentChecksumMismatch"})
 _AGAIN: Final = frozenset({"SlowDown", "RequestTimeout", "InternalError", "IncompleteBody", "RequestTimeTooSkewed"})
@@ -88,6 +95,7 @@ class Limits:
         read_s: between two signs of life of the store; all that bounds the short answers, of a list or a PUT.
         transfer_s: for one body, plus a second for each `slowest_bytes_per_s` of it.
         total_s: no new attempt of a call is made after this.
+        unreachable_s: likewise, while no connection comes about and none ever has.
         slowest_bytes_per_s: a slower transfer is cut and made again on a new connection.
         attempts: of botocore, in each attempt of ours.
     """
@@ -96,6 +104,7 @@ class Limits:
     read_s: float = 20.0
     transfer_s: float = 20.0
     total_s: float = 120.0
+    unreachable_s: float = math.inf
     slowest_bytes_per_s: int = 1024 * 1024
     attempts: int = 3
 
@@ -116,27 +125,37 @@ class Caller:
         self._pid = os.getpid()
         self._lock = threading.Lock()
         self._client: Client = None
+        self._was_reached = False
 
     def call(self, uri: str, work: Callable[[Client, int], T]) -> T:
         """Return what `work` does with the client and the number of the attempt, from 0; repeat what is transient.
 
         Raises:
-            StorageError: translated from what botocore raised; `Unavailable` or `Damaged` only after `total_s`.
+            StorageError: translated from what botocore raised; `Unavailable` or `Damaged` only after `total_s`, or
+                `unreachable_s`.
         """
-        give_up_s = time.monotonic() + self._limits.total_s
+        began_s = time.monotonic()
         for number in count():
             try:
-                return work(self._client_of_this_process(), number)
+                done = work(self._client_of_this_process(), number)
             except _FOREIGN as error:
                 failure = translated(uri, error)
                 cause: BaseException | None = error
             except StorageError as error:
                 failure, cause = error, error.__cause__
+            else:
+                self._was_reached = True
+                return done
+            give_up_s = began_s + self._patience_s(failure)
             wait_s = min(_FIRST_WAIT_S * 2 ** min(number, 10), _LONGEST_WAIT_S) * random.uniform(0.5, 1.0)  # noqa: S311 - jitter
             if not isinstance(failure, Unavailable | Damaged) or time.monotonic() + wait_s > give_up_s:
                 raise failure from cause
             time.sleep(wait_s)
         raise AssertionError("unreachable")
+
+    def _patience_s(self, failure: StorageError) -> float:
+        self._was_reached = self._was_reached or not isinstance(failure, Unreachable)
+        return self._limits.total_s if self._was_reached else min(self._limits.unreachable_s, self._limits.total_s)
 
     def _client_of_this_process(self) -> Client:
         if self._pid != os.getpid():  # sockets and locks are the parent's
@@ -175,6 +194,10 @@ def translated(uri: str, error: Exception) -> StorageError:
         return _refusal(uri, *code_and_status(error))
     if isinstance(error, _NO_ACCESS):
         return Forbidden(uri, f"boto3 finds no usable credentials ({kind}); see its credential providers")
+    if isinstance(error, _UNCONNECTED):
+        return Unreachable(
+            uri, f"no connection to the store ({kind}); check AWS_ENDPOINT_URL_S3, AWS_CA_BUNDLE and the network"
+        )
     if isinstance(error, _LOST):
         return Unavailable(
             uri, f"the store does not answer ({kind}); check AWS_ENDPOINT_URL_S3, AWS_CA_BUNDLE and the network"
