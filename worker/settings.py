@@ -1,8 +1,8 @@
 """Every option of the worker: declared once, typed, documented, read from `BATCHMILL_*` variables.
 
 One frozen `Settings` is parsed at start-up and passed down; nothing else reads the environment. The table
-in docs/configuration.md is generated from this class, so a new option documents itself. It knows ranges and
-names; whether a broker answers or a model exists is for `worker.ops.doctor` and the parts that open them.
+in docs/configuration.md is generated from this class (`worker.options`), so a new option documents itself. It knows
+ranges and names; whether a broker answers or a model exists is for `worker.ops.doctor` and the parts that open them.
 """
 
 import os
@@ -10,12 +10,11 @@ import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Final, Literal, get_args, get_origin
+from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
 from celery.utils.nodenames import host_format
 from pydantic import BeforeValidator, Field, ValidationError, field_validator
-from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
@@ -27,15 +26,6 @@ MIB = 1024 * 1024
 MASK = "***"
 
 Rate = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-
-_TYPE_TEXTS: Final[dict[object, str]] = {
-    str: "text",
-    int: "integer",
-    float: "number",
-    Path: "path",
-    tuple[str, ...]: "list, comma-separated",
-    tuple[tuple[str, Rate], ...]: "name=number, comma-separated",
-}
 
 # Kubernetes writes these into every pod beside a Service called batchmill or batchmill-…: no options.
 _SERVICE_LINK = re.compile(rf"{ENV_PREFIX}(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_\w+)?)")
@@ -277,15 +267,6 @@ def env_name(field: str) -> str:
     return ENV_PREFIX + field.upper()
 
 
-def options_table() -> str:
-    """Return the Markdown table of all options, in the order of declaration."""
-    rows = [
-        f"| `{env_name(name)}` | {_type_text(field)} | `{_default_text(field)}` | {field.description} |"
-        for name, field in Settings.model_fields.items()
-    ]
-    return "\n".join(["| variable | type | default | meaning |", "|---|---|---|---|", *rows]) + "\n"
-
-
 def _refuse_unknown(names: Iterable[str]) -> None:
     """Raise ConfigError for a misspelt option: skipping it would run on a default that nobody asked for."""
     known = {env_name(field) for field in Settings.model_fields}
@@ -299,16 +280,3 @@ def _refuse_unknown(names: Iterable[str]) -> None:
 def _explain(error: ErrorDetails) -> str:
     field = str(error["loc"][0]) if error["loc"] else "settings"
     return f"{env_name(field)}: {error['msg'].removeprefix('Value error, ')}"
-
-
-def _type_text(field: FieldInfo) -> str:
-    if get_origin(field.annotation) is Literal:
-        return ", ".join(f"`{choice}`" for choice in get_args(field.annotation))
-    return _TYPE_TEXTS[field.annotation]
-
-
-def _default_text(field: FieldInfo) -> str:
-    default = field.default
-    if not isinstance(default, tuple):
-        return str(default)
-    return ",".join(part if isinstance(part, str) else f"{part[0]}={part[1]:g}" for part in default)

@@ -3,7 +3,7 @@
 import click
 
 from worker.metrics import metrics_table
-from worker.settings import options_table
+from worker.options import options_table
 
 
 @click.command()

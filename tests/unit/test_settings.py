@@ -5,7 +5,8 @@ import pytest
 from pydantic import ValidationError
 
 from worker.errors import ConfigError
-from worker.settings import Settings, env_name, load, mask_url, options_table
+from worker.options import options_table
+from worker.settings import Settings, env_name, load, mask_url
 
 DOCS = Path(__file__).parents[2] / "docs" / "configuration.md"
 
