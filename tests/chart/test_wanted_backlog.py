@@ -11,7 +11,7 @@ import yaml
 from tests.chart.rendering import NAMESPACE, case, named, of_kind, rendered
 from tests.chart.test_alerts import run_promtool
 from worker import metrics
-from worker.ops.exporter import BANDS
+from worker.ops.look import BANDS
 from worker.ops.scaling import Demand, Targets, backlog_s
 
 if TYPE_CHECKING:

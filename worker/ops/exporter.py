@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import threading
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from http import HTTPStatus
 from time import monotonic
 from typing import TYPE_CHECKING, Final
@@ -20,16 +20,16 @@ import structlog
 from pydantic_core import to_json
 from redis.exceptions import RedisError
 
-from schemas.names import PRIORITY_STEPS, Band
 from worker import keys, metrics
 from worker.errors import ConfigError
 from worker.ops.health import Verdict
 from worker.ops.http import JSON, Answer, Request, not_found
+from worker.ops.look import VALUES, Look, QueueLook
 from worker.ops.probes import metrics_page, verdict_page
 from worker.ops.publishing import Publisher
-from worker.ops.queues import QueueState, survey
-from worker.ops.scaling import DEFAULT_TARGETS, Demand, Targets, backlog_s, by_band
-from worker.tallies import Labels, Tallies
+from worker.ops.queues import survey
+from worker.ops.scaling import DEFAULT_TARGETS, Targets, backlog_s
+from worker.tallies import Tallies
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -41,59 +41,9 @@ log = structlog.get_logger(__name__)
 LOOK_EVERY_S: Final = 5.0
 STALE_S: Final = 4 * LOOK_EVERY_S  # a look that hangs ends after the client's timeouts
 LEAST_S: Final = 0.001  # KEDA drops what is below a thousandth: a message of bulk work would wake nobody
-BANDS: Final = dict(zip(PRIORITY_STEPS, ("interactive", "normal", "bulk", "background"), strict=True))
-_BAND_NAMES: Final = tuple(BANDS.values())[: len(Band)]  # the last list is of the last band
 MEASURED: Final = "measured"
 CONFIGURED: Final = "configured"
 QUEUES: Final = "/queues/"
-
-
-@dataclass(frozen=True, slots=True)
-class QueueLook:
-    """A queue at one moment.
-
-    Attributes:
-        state: its lists and leases.
-        workers: live ones that serve it.
-        rate: messages a second that one busy worker gets done; None = nobody knows.
-        source: of the rate.
-    """
-
-    state: QueueState
-    workers: int
-    rate: float | None
-    source: str
-
-    @property
-    def waiting(self) -> int:
-        """Messages that wait, in all priorities and in inboxes."""
-        return sum(self.state.waiting)
-
-    @property
-    def demand(self) -> Demand:
-        """What an autoscaler's number is made of."""
-        state = self.state
-        return Demand(by_band(state.waiting), state.load, state.in_flight, self.workers, self.rate)
-
-    @property
-    def oldest_age_s(self) -> float | None:
-        """How long the oldest message has waited; 0 = nothing waits, None = no producer says."""
-        return self.state.oldest_age_s if self.waiting else 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Look:
-    """What was seen in one look.
-
-    Attributes:
-        queues: by name.
-        bulk_done_s: Unix time of the last bulk run's end; 0 = none is known.
-        at_s: when, monotonic.
-    """
-
-    queues: Mapping[str, QueueLook]
-    bulk_done_s: float
-    at_s: float
 
 
 class Exporter:
@@ -130,7 +80,7 @@ class Exporter:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._keep_looking, name="look", daemon=True)
         tallies = Tallies()
-        for metric, values in _VALUES.items():
+        for metric, values in VALUES.items():
             tallies.watch(metric, lambda values=values: values(self.last()))  # type: ignore[misc] # bound per round
         self._publisher = Publisher(tallies, metrics.Side.EXPORTER)
 
@@ -247,64 +197,3 @@ def _seconds(text: str) -> float:
 
 def _refusal(status: HTTPStatus, reason: str) -> Answer:
     return Answer(to_json({"ok": False, "reasons": [reason]}) + b"\n", JSON, status)
-
-
-def _each(value: Callable[[QueueLook], float | None]) -> Callable[[Look | None], dict[Labels, float]]:
-    """Return what gives a value for each queue that has one."""
-
-    def read(look: Look | None) -> dict[Labels, float]:
-        found = {} if look is None else {(name,): value(queue) for name, queue in look.queues.items()}
-        return {labels: number for labels, number in found.items() if number is not None}
-
-    return read
-
-
-def _waiting(look: Look | None) -> dict[Labels, float]:
-    queues = {} if look is None else look.queues
-    return {
-        (name, band): count
-        for name, queue in queues.items()
-        for band, count in zip(BANDS.values(), queue.state.waiting, strict=True)
-    }
-
-
-def _backlogs(look: Look | None) -> dict[Labels, float]:
-    queues = {} if look is None else look.queues
-    return {
-        (name, _BAND_NAMES[band]): messages / queue.rate
-        for name, queue in queues.items()
-        if queue.rate is not None
-        for band, messages in enumerate(queue.demand.waiting)
-    }
-
-
-def _busy(look: Look | None) -> dict[Labels, float]:
-    queues = {} if look is None else look.queues
-    return {
-        (name, _BAND_NAMES[band]): load for name, queue in queues.items() for band, load in enumerate(queue.state.load)
-    }
-
-
-def _rates(look: Look | None) -> dict[Labels, float]:
-    queues = {} if look is None else look.queues
-    return {(name, queue.source): queue.rate for name, queue in queues.items() if queue.rate is not None}
-
-
-def _bulk_done(look: Look | None) -> dict[Labels, float]:
-    return {} if look is None else {(): look.bulk_done_s}
-
-
-_VALUES: Final[Mapping[metrics.Metric, Callable[[Look | None], dict[Labels, float]]]] = {
-    metrics.QUEUE_WAITING: _waiting,
-    metrics.QUEUE_IN_FLIGHT: _each(lambda queue: queue.state.in_flight),
-    metrics.QUEUE_OVERDUE: _each(lambda queue: queue.state.overdue),
-    metrics.QUEUE_OLDEST_AGE: _each(lambda queue: queue.oldest_age_s),
-    metrics.QUEUE_BACKLOG: _backlogs,
-    metrics.QUEUE_BUSY: _busy,
-    metrics.QUEUE_RATE: _rates,
-    metrics.QUEUE_WORKERS: _each(lambda queue: queue.workers),
-    metrics.QUEUE_DEAD: _each(lambda queue: queue.state.dead),
-    metrics.QUEUE_UNREADABLE: _each(lambda queue: queue.state.unreadable),
-    metrics.BROKER_UP: lambda look: {(): float(look is not None)},
-    metrics.BULK_DONE: _bulk_done,
-}
