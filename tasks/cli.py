@@ -23,7 +23,7 @@ COMMANDS: Final = {
     "jobs": "List, show or cancel messages by their task ids.",
     "dead": "List, show, requeue or purge dead letters.",
     "purge": "Delete results, or everything that holds a ticket.",
-    "bulk": "Label whole files: Parquet, CSV or JSONL in, Parquet out.",
+    "bulk": "Label whole files, or read whole folders of scans, into Parquet.",
     "classify": "Classify a file without a broker.",
     "ocr": "Read the text of images and PDFs without a broker.",
     "model": "Build or inspect models.",
@@ -92,7 +92,7 @@ def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None
     help="Show the version.",
 )
 def main() -> None:
-    """Classify tickets with ONNX models, batched across the messages of a Celery queue.
+    """Classify tickets and read documents with ONNX models, batched across the messages of a Celery queue.
 
     Options come from BATCHMILL_* variables: `batchmill options` lists them.
     """

@@ -177,4 +177,5 @@ class Keeper:
             if has_died(former, ledger.incarnation, is_silent=is_silent):
                 swept = self._counted(ledger.sweep_each(former=former))
                 tidied = ledger.tidy(former)
-                log.warning("sweep.took_over", former=former, **swept._asdict(), from_inboxes=tidied)
+                say = log.warning if any(swept) or tidied else log.info  # else it had ended well
+                say("sweep.took_over", former=former, **swept._asdict(), from_inboxes=tidied)

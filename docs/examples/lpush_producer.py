@@ -84,4 +84,6 @@ def main(url: str, texts: list[str]) -> int:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) == 1:
+        sys.exit(__doc__)
     sys.exit(main(sys.argv[1], sys.argv[2:]))

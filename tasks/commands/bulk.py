@@ -17,6 +17,7 @@ from tasks.commands.bulk_classify import classify
 from tasks.commands.bulk_failures import run_reported
 from tasks.commands.bulk_ocr import ocr
 from tasks.commands.bulk_target import is_output, output_of, planned, run_of, stores_of_command, target_argument
+from tasks.commands.bulk_view import several
 from tasks.commands.bulk_watch import finish, show
 from tasks.commands.bulk_watch import watch as watch_run
 from tasks.commands.client import open_client
@@ -144,7 +145,8 @@ def verify(*, target: str, as_json: bool) -> None:
         exit_failed()
     if not as_json and found.manifest is not None:
         click.echo(
-            f"{output}: {len(found.manifest.parts):,} parts, {found.manifest.totals.rows:,} rows, as the manifest says"
+            f"{output}: {several(len(found.manifest.parts), 'part')}, {several(found.manifest.totals.rows, 'row')}, "
+            "as the manifest says"
         )
 
 

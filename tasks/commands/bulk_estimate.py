@@ -6,6 +6,7 @@ machine. It writes nothing.
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from worker.settings import Settings
     from worker.storage.tables import Table
 
+CENT: Final = 0.01
 NOT_SENT: Final = "not-sent"  # in place of a job's id
 
 
@@ -228,6 +230,10 @@ def _inputs(plan: BulkPlan, scans: Scans | None) -> dict[str, Any]:  # JSON
     }
 
 
+def _price(cost: float) -> str:
+    return f"{cost:,.2f}" if cost >= CENT else f"below {CENT}"
+
+
 def _figures(seen: Forecast) -> dict[str, object]:
     made, record = seen.estimate, _record(seen)
     figures: dict[str, object] = {} if lists_documents(seen.plan.request) else {"files": record["files"]}
@@ -236,6 +242,6 @@ def _figures(seen: Forecast) -> dict[str, object]:
         figures["pages"] = None if seen.scans.pages is None else f"about {seen.scans.pages}"
     figures |= {name: record[name] for name in ("bytes", "shards", "shards_done", "rows_per_s", "workers")}
     if made is not None:
-        figures |= {"rows_to_do": made.rows, "time": timedelta(seconds=round(made.wall_s))}
-        figures["cost"] = None if made.cost is None else f"{made.cost:.4g}"
+        figures |= {"rows_to_do": made.rows, "time": timedelta(seconds=math.ceil(made.wall_s))}
+        figures["cost"] = None if made.cost is None else _price(made.cost)
     return figures

@@ -61,6 +61,11 @@ def view_of(state: RunState) -> View:
     return View([seen], grids)
 
 
+def several(count: int, noun: str) -> str:
+    """Return so many of something."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def counted(request: BulkRequest) -> str:
     """Return what a run counts: the rows of its inputs, or documents."""
     return _DOCUMENTS if isinstance(request, BulkOcr) else _ROWS
@@ -79,7 +84,7 @@ def sentence(state: RunState) -> str:
     match state.phase:
         case Phase.FINISHED if state.manifest is not None:
             return (
-                f"finished: {_sum(state.manifest.totals)} in {len(state.manifest.parts):,} parts, "
+                f"finished: {_sum(state.manifest.totals)} in {several(len(state.manifest.parts), 'part')}, "
                 f"{state.manifest.totals.rejected:,} rejected; {manifest_uri(output)}"
             )
         case Phase.FAILED if len(state.done) == len(state.plan.shards):
@@ -103,8 +108,8 @@ def _spoken(name: str, request: BulkRequest) -> str:
 
 def _sum(totals: Tally | PageTally) -> str:
     if isinstance(totals, PageTally):
-        return f"{totals.documents:,} documents, {totals.pages:,} pages"
-    return f"{totals.rows:,} rows"
+        return f"{several(totals.documents, 'document')}, {several(totals.pages, 'page')}"
+    return several(totals.rows, "row")
 
 
 def _row(one: ShardState) -> tuple[str, ...]:

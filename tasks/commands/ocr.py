@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from schemas.errors import ErrorCode
-from tasks.commands.exits import exit_failed
+from tasks.commands.exits import Unfit, exit_failed
 from tasks.commands.failures import reported
 from worker.errors import ItemFailed
 from worker.settings import load
@@ -48,10 +48,12 @@ def ocr(*, files: tuple[Path, ...], ocr_model: str | None, as_json: bool, as_tex
     """
     if as_json and as_text:
         raise click.UsageError("give --json or --text")
-    from tasks.ocr.limits import DocumentLimits  # noqa: PLC0415 - its libraries are an extra
-    from tasks.ocr.reader import PageReader  # noqa: PLC0415
-    from tasks.ocr.serving import find_profile  # noqa: PLC0415
-
+    try:
+        from tasks.ocr.limits import DocumentLimits  # noqa: PLC0415 - its libraries are an extra
+        from tasks.ocr.reader import PageReader  # noqa: PLC0415
+        from tasks.ocr.serving import find_profile  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        raise Unfit(f"`batchmill ocr` needs the package {error.name}: pip install 'batchmill[ocr]'") from error
     reader = PageReader(find_profile(load(ocr_model=ocr_model)))
     printer = JsonLines() if as_json else Texts(has_headings=len(files) > 1)
     failed = False

@@ -17,6 +17,7 @@ from rich.live import Live
 from rich.table import Table
 
 EVERY_S: Final = 1.0
+SHORT: Final = 16  # characters of a cell that is never broken
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +32,11 @@ class Grid:
         return "\n".join("\t".join(row) for row in (self.header, *self.rows))
 
     def as_table(self) -> Table:
-        """Return it for a terminal."""
-        table = Table(*self.header, box=None, pad_edge=False)
+        """Return it for a terminal: headers break between words only, and what is too long goes on below."""
+        table = Table(box=None, pad_edge=False, collapse_padding=True)
+        for at, name in enumerate(self.header):
+            longest = max(len(text) for text in (name, *(row[at] for row in self.rows)))
+            table.add_column(name, overflow="fold", no_wrap=longest <= SHORT and " " not in name)
         for row in self.rows:
             table.add_row(*row)
         return table

@@ -217,7 +217,7 @@ def test_only_files_that_no_earlier_run_covers_are_labelled(tmp_path: Path) -> N
     since = ("--since-manifest", "first/out/manifest.json")
     done = ends(0, "classify", "--input", "first/*.parquet", "--output", "second", *FIELDS, *since, "--watch")
 
-    assert "finished: 10 rows in 1 parts" in done.stderr
+    assert "finished: 10 rows in 1 part," in done.stderr
     assert Path(output).exists()
     since = ("--since-manifest", "second/manifest.json")
     none = ends(0, "classify", "--input", "first/*.parquet", "--output", "third", *FIELDS, *since, "--watch")

@@ -71,6 +71,13 @@ def test_an_example_gets_its_tickets_labelled(
 
 
 @pytest.mark.parametrize("example", ["celery_producer.py", "lpush_producer.py"])
+def test_an_example_without_arguments_says_how_it_is_run(producer_python: Path, tmp_path: Path, example: str) -> None:
+    ended = run(producer_python, tmp_path, EXAMPLES / example)
+
+    assert (ended.returncode, f"python {example} redis://" in ended.stderr) == (1, True), ended.stderr
+
+
+@pytest.mark.parametrize("example", ["celery_producer.py", "lpush_producer.py"])
 @pytest.mark.usefixtures("worker")
 def test_an_example_says_why_a_message_was_refused(
     server: ValkeyServer, producer_python: Path, tmp_path: Path, example: str

@@ -83,6 +83,18 @@ def test_a_forecast_of_labels_speaks_of_rows() -> None:
     assert (shown["rows"], shown["rows per s"], shown["rows to do"]) == (str(PLAN.rows), "123.5", str(PLAN.rows))
 
 
+@pytest.mark.parametrize(
+    ("wall_s", "price", "time", "cost"), [(0.2, 1.0, "0:00:01", "below 0.01"), (5400, 1234, "1:30:00", "1,851.00")]
+)
+def test_a_forecast_tells_time_and_cost_as_people_write_them(wall_s: float, price: float, time: str, cost: str) -> None:
+    rows = 1_000
+    made = estimate([rows], rows / wall_s, 1, price)
+
+    shown = told(bulk_estimate.view_of(Forecast(PLAN, rows / wall_s, 1, made, 0)))
+
+    assert (shown["time"], shown["cost"]) == (time, cost)
+
+
 def test_the_status_of_a_run_that_reads_speaks_of_documents() -> None:
     shown = told(view_of(finished(READING, totals=TOTALS)))
 

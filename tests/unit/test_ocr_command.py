@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import TYPE_CHECKING
 
 import cv2
@@ -135,6 +136,15 @@ def test_without_the_model_it_says_how_to_build_it(
     result = run(letter, "--model", "tiny")
     assert result.exit_code == 3
     assert "run `batchmill model build ocr --profile tiny`" in result.stderr
+
+
+def test_without_its_libraries_it_says_what_to_install(letter: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "tasks.ocr.reader", raising=False)
+    monkeypatch.setitem(sys.modules, "cv2", None)
+
+    result = run(letter)
+
+    assert (result.exit_code, "pip install 'batchmill[ocr]'" in result.stderr) == (3, True), result.output
 
 
 def test_text_and_json_at_once_is_wrong_usage(letter: Path) -> None:
