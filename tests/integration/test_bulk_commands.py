@@ -123,7 +123,7 @@ def test_a_watched_run_over_every_format_ends_with_its_result(tmp_path: Path) ->
 
 
 def test_readers_find_the_result_as_the_page_says(tmp_path: Path) -> None:
-    ends(0, "classify", "--input", new_inputs(tmp_path), "--output", "labels", *FIELDS, "--watch")
+    ends(0, "classify", "--input", new_inputs(tmp_path), "--output", "labels/2026-01-01", *FIELDS, "--watch")
     page = (ROOT / "docs" / "bulk.md").read_text(encoding="utf-8")
     (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
 

@@ -8,6 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Final
 
 import pytest
+from structlog.testing import capture_logs
 
 from schemas.names import Band
 from tests.keeping import QUEUE, Kept, wait_swept
@@ -377,6 +378,22 @@ def test_a_former_life_is_taken_over_at_once_if_it_has_surely_ended(
 
     assert client.llen(QUEUE) == (2 if is_dead else 0)
     assert client.hlen(keys.unacked(QUEUE)) == (0 if is_dead else 1)
+
+
+@pytest.mark.parametrize("holds", [True, False])
+def test_a_former_life_is_a_warning_only_if_it_held_something(
+    make: Callable[..., Kept], client: redis.Redis, *, holds: bool
+) -> None:
+    before = make(f"worker:host/5/{dead_pid()}/x", lease_s=NEVER_S)
+    before.ledger.open_inboxes([QUEUE])
+    if holds:
+        send(client, "held")
+        before.take(1)
+
+    with capture_logs() as logs:
+        make(f"worker:host/5/{os.getpid()}/y", lease_s=NEVER_S).keeper.start()
+
+    assert [entry["event"] for entry in logs if entry["log_level"] == "warning"] == ["sweep.took_over"] * holds
 
 
 def test_what_ran_when_a_former_life_ended_is_blamed(make: Callable[..., Kept], client: redis.Redis) -> None:
