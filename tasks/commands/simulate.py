@@ -76,7 +76,10 @@ def simulate(traces: Sequence[str], **options: Any) -> None:  # noqa: ANN401 - c
         check(options["plot"])
     terms = _terms(options)
     scenarios = [_scenario(trace, options) for trace in traces or SCENARIOS]
-    seen = [compare(scenario, terms) for scenario in scenarios]
+    seen = []
+    for scenario in scenarios:
+        click.echo(f"simulating {scenario.trace.name}: {len(scenario.trace):,} messages", err=True)
+        seen.append(compare(scenario, terms))
     show(lambda: View([_record(each) for each in seen], [Grid(HEADER, list(_rows(seen)))]), as_json=options["as_json"])
     if options["plot"]:
         panels = {

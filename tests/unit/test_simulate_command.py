@@ -33,6 +33,7 @@ def test_a_table_has_a_line_for_each_policy(day: Path) -> None:
     result = run(day, "--points", 4)
 
     assert result.exit_code == 0
+    assert result.stderr == "simulating day: 200 messages\n"
     header, *rows = (line.split("\t") for line in result.stdout.splitlines())
     assert header[:4] == ["trace", "policy", "target", "late"]
     assert [row[1] for row in rows] == ["backlog seconds", "list length + in flight", "list length, Celery"]
