@@ -65,9 +65,9 @@ class MicroBatcher:
         self._bands = {level: _Band(level, policy) for level in Band}
         self._planned = _Planned(Band.BULK, policy)
 
-    def __len__(self) -> int:
-        """Return the number of waiting items, those that were planned beforehand aside."""
-        return sum(len(band) for band in self._bands.values())
+    def backlog(self) -> int:
+        """Return the number of waiting items of jobs on credit."""
+        return sum(band.on_credit for band in self._bands.values())
 
     def add(self, items: Iterable[Item]) -> None:
         """Let prepared items wait for their batch."""
@@ -139,6 +139,7 @@ class _Band:
         self._served_s = float("-inf")
         self._items = 0
         self._tokens = 0
+        self.on_credit = 0  # of the items
 
     def __len__(self) -> int:
         return self._items
@@ -149,6 +150,7 @@ class _Band:
         jobs.setdefault(item.job, {})[item] = None
         self._items += 1
         self._tokens += item.length
+        self.on_credit += item.job.is_on_credit
 
     def discard(self, job: Job) -> list[Item]:
         items = list(self._jobs_with(job).get(job, ()))
@@ -218,6 +220,7 @@ class _Band:
             del jobs[item.job]
         self._items -= 1
         self._tokens -= item.length
+        self.on_credit -= item.job.is_on_credit
 
     def _rotate(self, served: Iterable[Job]) -> None:
         """Put the jobs of a batch behind the others."""

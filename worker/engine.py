@@ -117,13 +117,14 @@ class Engine:
         return self.stats.items_per_s * self.runners
 
     def jobs(self) -> int:
-        """Return how many messages are here and have not ended."""
-        return len(self._active)
+        """Return how many messages on credit are here and have not ended."""
+        with self._lock:
+            return sum(job.is_on_credit for job in self._active)
 
     def backlog(self) -> int:
-        """Return how many items wait; a message that is not opened yet counts as one."""
+        """Return how many items on credit wait; a message that is not opened yet counts as one."""
         with self._lock:
-            waiting = len(self._waiting)
+            waiting = self._waiting.backlog()
         return waiting + self._preparer.backlog()
 
     def submit(self, job: Job, args: Sequence[object], kwargs: Mapping[str, object]) -> None:

@@ -86,6 +86,7 @@ class Job:
         enqueued_s: since when it waits: when it was enqueued where the producer said so, else when it came.
         band: its priority.
         charge: whose work it is; a part of a message runs at another band than that came with.
+        is_on_credit: it was fetched on the worker's credit (`worker.credit`), which it takes up until it has run.
         context: whatever its owner attaches; the engine never looks.
         deadline_s: when its producer stops waiting; None = never.
         queue_wait_is_lower_bound: the producer did not say when it enqueued.
@@ -109,6 +110,7 @@ class Job:
     enqueued_s: float
     band: Band = Band.INTERACTIVE
     charge: Charge = NOBODY
+    is_on_credit: bool = True
     context: object = None
     deadline_s: float | None = None
     queue_wait_s: float = 0.0

@@ -75,9 +75,9 @@ class Lanes:
         # One for those that share their threads: whoever is woken can serve what it was woken for.
         self._more = {name: threading.Condition(lock) if lane.threads else shared for name, lane in lanes.items()}
 
-    def __len__(self) -> int:
-        """Return how many items wait."""
-        return sum(map(len, self._batchers.values()))
+    def backlog(self) -> int:
+        """Return how many items on credit wait."""
+        return sum(batcher.backlog() for batcher in self._batchers.values())
 
     def crews(self, runners: int) -> dict[str, tuple[str, ...]]:
         """Return the threads that serve the lanes: the names of the lanes by the name of the thread."""

@@ -133,6 +133,7 @@ class BatchPool(BasePool):  # type: ignore[misc] # celery has no types
         stated_s = stated_wait_s(request)
         job = Job(request.id, pipeline, monotonic() - (stated_s or 0.0), context=request)
         job.charge = charge_of(request)
+        job.is_on_credit = job.charge.queue not in self.app.slots
         job.deadline_s = deadline_s(request)
         job.queue_wait_is_lower_bound = stated_s is None
         job.suspect = self._custody.crashes(request.message.delivery_tag) > 0

@@ -136,9 +136,10 @@ class Preparer:
                     self._changed.notify()
 
     def backlog(self) -> int:
-        """Return how many items are not prepared yet; a message that is not opened counts as one."""
+        """Return how many items on credit are not prepared yet; a message that is not opened counts as one."""
         with self._changed:
-            return len(self._arrivals) + sum(opened.left for opened in self._opened.values())
+            arrived = sum(arrival.job.is_on_credit for arrival in self._arrivals)
+            return arrived + sum(opened.left for opened in self._opened.values() if opened.job.is_on_credit)
 
     def forget(self, job: Job) -> None:
         """Prepare no more items of `job`."""

@@ -67,6 +67,7 @@ class Slot:
             self._began_s,  # of two slots, the one that began first gets its batches first, and ends first
             band=Band.BULK,
             charge=self.charge,
+            is_on_credit=False,
             context=self._context,
             suspect=self._suspect,
             waiter=Future(),

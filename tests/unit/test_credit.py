@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import pytest
@@ -70,6 +71,15 @@ def test_what_waits_takes_room(credit: Credit, engine: Engine) -> None:
 def test_what_has_arrived_takes_room_too(credit: Credit) -> None:
     assert credit(arrived=20) == 12
     assert credit(arrived=30) == 0
+
+
+def test_messages_that_were_fetched_for_slots_take_no_room(credit: Credit, engine: Engine) -> None:
+    for _ in range(40):
+        engine.submit(replace(message(EchoPipeline()), is_on_credit=False), (), {"texts": ["one"]})
+    assert credit() == 32
+
+    engine._preparer.step()  # noqa: SLF001 - it opens and prepares the messages, as the engine's thread would
+    assert credit() == 32
 
 
 def test_nothing_is_taken_before_there_is_an_engine(custody: Custody) -> None:

@@ -69,7 +69,7 @@ def test_single_tickets_of_alike_length_share_a_batch(waiting: Waiting) -> None:
         waiting.message(name, [10])
 
     assert waiting.served() == ["a+b+c"]
-    assert len(waiting.batcher) == 0
+    assert waiting.batcher.backlog() == 0
 
 
 def test_a_long_ticket_does_not_pad_the_short_ones(waiting: Waiting) -> None:
@@ -231,7 +231,7 @@ def test_an_expired_job_is_dropped_with_all_its_items_as_its_batch_forms(waiting
     assert decision.dropped == (expired,)
     assert decision.batch is not None
     assert [job.id for job in decision.batch.jobs] == ["other"]
-    assert len(waiting.batcher) == 0
+    assert waiting.batcher.backlog() == 0
 
 
 def test_a_job_runs_until_its_deadline(waiting: Waiting) -> None:
@@ -293,7 +293,7 @@ def planned(waiting: Waiting, name: str, lengths: Sequence[int], began_s: float 
 def test_what_was_planned_beforehand_runs_as_it_was_planned_and_counts_as_no_backlog(waiting: Waiting) -> None:
     planned(waiting, "shard", [3, 30, 4])
 
-    assert len(waiting.batcher) == 0
+    assert waiting.batcher.backlog() == 0
     assert [waiting.take().length for _ in range(3)] == [3, 30, 4]
     assert waiting.batcher.take().batch is None
 

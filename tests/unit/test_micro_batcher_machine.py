@@ -142,15 +142,15 @@ class MicroBatcherMachine(RuleBasedStateMachine):
     @invariant()
     def nothing_is_lost_or_doubled(self) -> None:
         if hasattr(self, "batcher"):
-            assert len(self.batcher) == sum(len(band.items) for band in self.bands.values())
+            assert self.batcher.backlog() == sum(len(band.items) for band in self.bands.values())
 
     def teardown(self) -> None:
         if hasattr(self, "batcher"):
             self.clock.advance(self.policy.max_queue_delay_s)
-            while len(self.batcher):
-                before = len(self.batcher)
+            while self.batcher.backlog() > 0:
+                before = self.batcher.backlog()
                 self.a_runner_is_free()
-                assert len(self.batcher) < before
+                assert self.batcher.backlog() < before
 
     def _check_wait(self, decision: Decision, now_s: float) -> None:
         waiting = [band for band in self.bands.values() if band.items]
