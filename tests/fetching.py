@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 
 import redis
 
+from schemas.names import Band
 from worker.fetching import Fetcher
 from worker.ledger import Ledger, Terms
+from worker.quota import Quota
 
 if TYPE_CHECKING:
     from worker.ledger import Drained
@@ -22,6 +24,7 @@ class Fetching:
 
     Attributes:
         room: how many messages it may take.
+        band: the least urgent that they may be of.
         fetched: tags as they came.
         turns: cycles that it has completed.
         broken: what it said when it lost the broker.
@@ -32,6 +35,7 @@ class Fetching:
         self.client = redis.Redis.from_url(url)
         self.ledger = Ledger(self.client, f"{name}:boot", [QUEUE], Terms())
         self.room = room
+        self.band = Band.BULK
         self.fetched: SimpleQueue[str] = SimpleQueue()
         self.broken: list[Exception] = []
         self.may_deliver = threading.Event()
@@ -41,7 +45,7 @@ class Fetching:
         self.fetcher = Fetcher(
             self.ledger,
             [QUEUE],
-            room=lambda: self.room,
+            room=lambda: Quota(self.room, self.band),
             deliver=self._deliver,
             on_broken=self.broken.append,
             turned=self._turned,
@@ -51,9 +55,9 @@ class Fetching:
         """Wait for the next message; `queue.Empty` if none comes."""
         return self.fetched.get(timeout=timeout_s)
 
-    def grant(self, room: int) -> None:
+    def grant(self, room: int, band: Band = Band.BULK) -> None:
         """Change the room, as the pool does."""
-        self.room = room
+        self.room, self.band = room, band
         self.fetcher.nudge()
 
     def close(self) -> None:

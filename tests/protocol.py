@@ -9,6 +9,7 @@ from hashlib import sha1
 from math import ceil
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from schemas.names import Band
 from worker import keys
 
 if TYPE_CHECKING:
@@ -82,11 +83,13 @@ class Protocol:
 
     # What workers do.
 
-    def drain(self, claim: str, messages: int, queues: Sequence[str]) -> list[tuple[str, str, str, int, bytes]]:
+    def drain(
+        self, claim: str, messages: int, queues: Sequence[str], band: Band = Band.BULK
+    ) -> list[tuple[str, str, str, int, bytes]]:
         """Return queue, tag, id, crashes and message of what is held from now on."""
         taken: list[tuple[str, str, str, int, bytes]] = []
         left, self._rank = messages, self._rank + 1
-        for lists in zip(*map(keys.lists, queues), strict=True):
+        for lists in zip(*(keys.lists(queue, band) for queue in queues), strict=True):
             share = ceil(left / len(queues))
             for most in (share, messages):
                 for queue, list_key in zip(queues, lists, strict=True):

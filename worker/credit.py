@@ -1,13 +1,17 @@
 """How much more work this worker takes: about a second of what it gets done, so that no worker hoards.
 
-A few messages it takes however large they are: a ticket must not wait in the queue for a message of 10,000 to end. And
-it fetches in portions: a round trip for each message that ends would cost more than a small model. Of the queues whose
-messages run outside the batcher, each for a minute, it takes as many as it has slots for, and fetches none ahead.
+A few messages it takes however large they are: a ticket must not wait in the queue for a message of 10,000 to end, nor
+an urgent one for any number that are less urgent, so that each band has those few of its own. And it fetches in
+portions: a round trip for each message that ends would cost more than a small model. Of the queues whose messages run
+outside the batcher, each for a minute, it takes as many as it has slots for, and fetches none ahead.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
+
+from schemas.names import Band
+from worker.quota import Quota
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -20,6 +24,7 @@ if TYPE_CHECKING:
 
 FEW_MESSAGES: Final = 8
 PORTIONS: Final = 8  # of the credit; with less than one of them free, the worker counts as full
+NONE: Final = Quota(0)
 
 
 class Credit:
@@ -41,19 +46,21 @@ class Credit:
         self.engine: Engine | None = None
         self.fetcher: Fetcher | None = None
 
-    def __call__(self, arrived: int = 0) -> int:
-        """Return how many messages the worker has room for; 0 or less = none.
+    def __call__(self, arrived: int = 0) -> Quota:
+        """Return what messages the worker has room for.
 
         Args:
             arrived: fetched, and not known to the engine yet.
         """
         if self.engine is None or self._custody.held_bytes >= self._max_bytes:
-            return 0
+            return NONE
         second = int(self.engine.items_per_s() * self._credit_s)
         credit = min(max(second, self._min_items), self._max_items)
         items = credit - self.engine.backlog() - arrived
-        few = min(FEW_MESSAGES, self._max_items) - self.engine.jobs() - arrived
-        return max(items if items * PORTIONS >= credit else 0, few)
+        few = min(FEW_MESSAGES, self._max_items) - arrived
+        by_band = {band: few - self.engine.jobs(band) for band in Band}
+        by_band[Band.BULK] = max(items if items * PORTIONS >= credit else 0, by_band[Band.BULK])
+        return next((Quota(by_band[band], band) for band in reversed(Band) if by_band[band] > 0), NONE)
 
 
 class Slots:
@@ -72,9 +79,9 @@ class Slots:
         self.engine: Engine | None = None
         self.fetcher: Fetcher | None = None
 
-    def __call__(self, arrived: int = 0) -> int:  # noqa: ARG002 - what has arrived is held already
+    def __call__(self, arrived: int = 0) -> Quota:  # noqa: ARG002 - what has arrived is held already
         """Return how many slots are free; none before there is an engine."""
-        return 0 if self.engine is None else self.slots - self._custody.held_of(self._queue)
+        return NONE if self.engine is None else Quota(self.slots - self._custody.held_of(self._queue))
 
 
 class Room:
@@ -93,7 +100,8 @@ class Room:
 
     def __json__(self) -> dict[str, int]:
         """Return what `inspect stats` shows: it lists the transport's options."""
-        return {"credit": self.credit()} | {queue: slots() for queue, slots in self.slots.items()}
+        limits: dict[str, Credit | Slots] = {"credit": self.credit, **self.slots}
+        return {name: limit().messages for name, limit in limits.items()}
 
     def attach(self, engine: Engine) -> None:
         """Fetch from now on."""

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from schemas.names import Band
 from worker.errors import Cancelled, Draining, ItemFailed
 from worker.floor import Floor
 from worker.isolation import failure, isolate
@@ -32,6 +33,7 @@ from worker.lanes import Lanes
 from worker.metering import Meter
 from worker.metrics import STAGE
 from worker.preparing import Arrival, Preparer
+from worker.roster import Roster
 from worker.stats import Stats, attribute, size_of, tally_batch
 from worker.tallies import Tallies
 from worker.watchdog import Watchdog
@@ -81,7 +83,7 @@ class Engine:
         self._watchdog = Watchdog(batch_timeout_s, stuck_grace_s, lambda: listener.broken("a model call is stuck"))
         self._lock = threading.Lock()
         self._waiting = Lanes(lanes, self._lock, listener.is_cancelled)
-        self._active: set[Job] = set()
+        self._active = Roster()
         self._planned: set[Job] = set()  # parts of messages that run elsewhere; no message of ours
         self._closing = False
         self._floor = Floor()
@@ -116,10 +118,9 @@ class Engine:
         """Return what all runners together get done when busy."""
         return self.stats.items_per_s * self.runners
 
-    def jobs(self) -> int:
-        """Return how many messages on credit are here and have not ended."""
-        with self._lock:
-            return sum(job.is_on_credit for job in self._active)
+    def jobs(self, band: Band = Band.BULK) -> int:
+        """Return how many messages on credit, of this band or a more urgent one, are here and have not ended."""
+        return self._active.on_credit(band)
 
     def backlog(self) -> int:
         """Return how many items on credit wait; a message that is not opened yet counts as one."""
@@ -189,7 +190,7 @@ class Engine:
             thread.join(max(0.0, deadline_s - monotonic()))
         with self._lock:
             left, unheard = list(self._active), list(self._planned)
-            self._active.clear()
+            self._active = Roster()
             self._planned.clear()
         self._watchdog.stop()
         deadline_s = monotonic() + CANCELLED_GRACE_S
@@ -236,7 +237,7 @@ class Engine:
     def prepared(self, items: Sequence[Item]) -> None:
         """Let prepared items wait for their batch; settle those that failed already."""
         with self._lock:
-            for job in {item.job for item in items} - self._active:
+            for job in {item.job for item in items if item.job not in self._active}:
                 self._preparer.forget(job)  # dropped while it was opened
             items = [item for item in items if item.job in self._active]
             self._waiting.add(item for item in items if item.outcome is None)
@@ -342,7 +343,8 @@ class Engine:
         with self._lock:
             ended = [job for job in jobs if job in self._active]
             heard = [job for job in jobs if job in self._planned]
-            self._active.difference_update(ended)
+            for job in ended:
+                self._active.discard(job)
             self._planned.difference_update(heard)
         for job in ended:
             self._listener.finished(job)

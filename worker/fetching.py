@@ -3,7 +3,8 @@
 Waiting uses an inbox for each of the worker's lists: `BLMOVE list inbox` blocks on a connection of its own and moves
 the message that wakes it into the inbox. A drain was sent along; it runs as the wait ends, and takes the message from
 there. A pop would take it nowhere: killed in between, the job is gone. One message wakes one worker. When the worker is
-full the waits are ended, so that an inbox never holds a message that an idle worker could run.
+full the waits are ended, so that an inbox never holds a message that an idle worker could run. It may be full for bulk
+work and have room for what is more urgent; then it waits at the lists of that.
 """
 
 from __future__ import annotations
@@ -18,6 +19,10 @@ from typing import TYPE_CHECKING, Any, Final
 import structlog
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError, ResponseError
+
+from schemas.names import Band
+from worker import keys
+from worker.quota import NOWHERE, Quota
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -40,7 +45,7 @@ class Fetcher:
     Args:
         ledger: drains; its client makes the connections that wait.
         queues: to fetch from.
-        room: how many messages the worker takes now.
+        room: what the worker takes now.
         deliver: takes what was drained; called from this thread.
         on_broken: called once, from this thread, when the broker is lost; the thread ends.
         turned: called from this thread whenever it has drained, waited, or found no room.
@@ -51,7 +56,7 @@ class Fetcher:
         ledger: Ledger,
         queues: Sequence[str],
         *,
-        room: Callable[[], int],
+        room: Callable[[], Quota],
         deliver: Callable[[list[Drained]], None],
         on_broken: Callable[[Exception], None],
         turned: Callable[[], None],
@@ -65,7 +70,7 @@ class Fetcher:
         self._turned = turned
         self._waits: list[_Wait] = []
         self._closed = False
-        self._full = False
+        self._reach = int(Band.BULK)
         self._wakeup, self._waker = os.pipe()
         os.set_blocking(self._waker, False)
         os.set_blocking(self._wakeup, False)
@@ -78,8 +83,8 @@ class Fetcher:
         self._thread.start()
 
     def room_changed(self) -> None:
-        """Look again if there was no room, and now there is. Never blocks."""
-        if self._full and self._room() > 0:
+        """Look again if there was no room for some band, and now there is. Never blocks."""
+        if self._has_more_room():
             self.nudge()
 
     def nudge(self) -> None:
@@ -118,57 +123,64 @@ class Fetcher:
                 os.close(self._waker)
 
     def _step(self) -> None:
-        self._full = True  # before looking, so that no change is missed
+        self._reach = NOWHERE  # before looking, so that no change is missed
         room = self._room()
-        if room <= 0:
+        self._reach = room.reach
+        self._end_waits(room.reach)
+        if room.reach == NOWHERE:
             self._turned()
-            self._end_waits()
             self._sleep(FULL_S)
             return
-        self._full = False
-        drained = self._ledger.drain(room, self.queues)
+        drained = self._ledger.drain(room.messages, self.queues, room.band)
         if drained:
             self._deliver(drained)
         self._turned()
-        if len(drained) < room:
-            self._wait(min(AT_WAKE, room - len(drained)))
+        left = room.messages - len(drained)
+        if left > 0:
+            self._wait(Quota(min(AT_WAKE, left), room.band))
+
+    def _has_more_room(self) -> bool:
+        return self._reach < Band.BULK and self._room().reach > self._reach
 
     def _open_waits(self) -> None:
         for list_key, inbox in self._ledger.open_inboxes(self.queues).items():
             self._waits.append(_Wait(self._client.connection_pool, list_key, inbox))
 
-    def _begin(self, wait: _Wait, messages: int) -> None:
+    def _begin(self, wait: _Wait, room: Quota) -> None:
         if not wait.waiting:
-            wait.begin(*self._ledger.drain_if_woken(messages, self.queues))
+            wait.begin(*self._ledger.drain_if_woken(room.messages, self.queues, room.band), room.reach)
 
-    def _wait(self, messages: int) -> None:
-        """Deliver what comes, as long as it is fewer than `messages` at once and there is room; or until a nudge."""
+    def _wait(self, room: Quota) -> None:
+        """Deliver what comes, as long as it is less than there is room for, and that stays so; or until a nudge."""
+        lists = {list_key for queue in self.queues for list_key in keys.lists(queue, room.band)}
+        wanted = [wait for wait in self._waits if wait.list_key in lists]
+        longest_s = WAIT_S + SILENCE_S if room.band == Band.BULK else FULL_S
         with selectors.PollSelector() as selector:
             selector.register(self._wakeup, selectors.EVENT_READ)
-            for wait in self._waits:
-                self._begin(wait, messages)
+            for wait in wanted:
+                self._begin(wait, room)
                 selector.register(wait.socket, selectors.EVENT_READ, wait)
             while not self._closed:
-                ready = selector.select(min(wait.patience_s() for wait in self._waits))
+                ready = selector.select(min(longest_s, *(wait.patience_s() for wait in wanted)))
                 self._turned()
                 waits: list[_Wait] = [key.data for key, _ in ready if key.data is not None]
-                was_all = [self._receive(wait, messages) for wait in waits]
-                if not all(was_all) or len(waits) < len(ready):
+                was_all = [self._receive(wait, room) for wait in waits]
+                if not all(was_all) or len(waits) < len(ready) or self._has_more_room():
                     self._drain_nudges()
                     return
-                for wait in self._waits:
-                    self._begin(wait, messages)
+                for wait in wanted:
+                    self._begin(wait, room)
 
-    def _receive(self, wait: _Wait, messages: int) -> bool:
-        """Deliver what a wait that has ended brought; say whether that was all, and there is room for more."""
+    def _receive(self, wait: _Wait, room: Quota) -> bool:
+        """Deliver what a wait that has ended brought; say whether that was all, and there is room as before."""
         moved, drained = wait.read()
         if drained:
             self._deliver(drained)
-        return not moved or (0 < len(drained) < messages and self._room() > 0)
+        return not moved or (0 < len(drained) < room.messages and self._room().reach == room.reach)
 
-    def _end_waits(self) -> None:
-        """Unblock every wait; a message that it moved meanwhile goes back, for whoever has room."""
-        while waiting := [wait for wait in self._waits if wait.waiting]:
+    def _end_waits(self, reach: int) -> None:
+        """Unblock the waits that go further; a message that one moved meanwhile goes back, for whoever has room."""
+        while waiting := [wait for wait in self._waits if wait.waiting and wait.reach > reach]:
             with self._client.pipeline(transaction=False) as pipe:
                 for wait in waiting:
                     pipe.client_unblock(wait.client_id)
@@ -204,12 +216,13 @@ class _Wait:
 
     def __init__(self, pool: Any, list_key: str, inbox: str) -> None:  # noqa: ANN401 - any of redis-py's pools
         self._pool = pool
-        self._list_key = list_key
+        self.list_key = list_key
         self._inbox = inbox
         self._connection = pool.get_connection()
         self._connection.send_command("CLIENT", "ID")
         self.client_id = int(self._connection.read_response())
         self.waiting = False
+        self.reach = NOWHERE
         self._began_s = 0.0
         self._drained: Callable[[Any], list[Drained]] = list
 
@@ -218,16 +231,18 @@ class _Wait:
         """The socket to select on."""
         return self._connection._sock  # noqa: SLF001 - redis-py has no public way to wait on several connections
 
-    def begin(self, drain: Sequence[Any], drained: Callable[[Any], list[Drained]]) -> None:
+    def begin(self, drain: Sequence[Any], drained: Callable[[Any], list[Drained]], reach: int) -> None:
         """Send the commands.
 
         Args:
             drain: what the server runs when the wait ends.
             drained: reads its answer.
+            reach: down to which band that goes.
         """
-        wait = ("BLMOVE", self._list_key, self._inbox, "RIGHT", "LEFT", WAIT_S)
+        wait = ("BLMOVE", self.list_key, self._inbox, "RIGHT", "LEFT", WAIT_S)
         self._connection.send_packed_command(self._connection.pack_commands([wait, drain]))
         self._drained = drained
+        self.reach = reach
         self.waiting = True
         self._began_s = monotonic()
 
@@ -264,7 +279,7 @@ class _Wait:
 
     def put_back(self, client: Any) -> None:  # noqa: ANN401 - any of redis-py's clients
         """Return the message that came to the list that it came from."""
-        client.lmove(self._inbox, self._list_key, "RIGHT", "RIGHT")
+        client.lmove(self._inbox, self.list_key, "RIGHT", "RIGHT")
 
     def close(self) -> None:
         """Close the connection; the server forgets the wait."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from schemas.names import queue_lists, unacked_key
+from schemas.names import PRIORITY_STEPS, Band, band_of, queue_lists, unacked_key
 
 PREFIX: Final = "batchmill:"
 
@@ -80,6 +80,6 @@ def unreadable(queue: str) -> str:
     return f"{PREFIX}unreadable:{queue}"
 
 
-def lists(queue: str) -> tuple[str, ...]:
-    """The lists of a queue, one for each of kombu's priority steps, the most urgent first."""
-    return queue_lists(queue)
+def lists(queue: str, band: Band = Band.BULK) -> tuple[str, ...]:
+    """The lists of a queue, one for each of kombu's priority steps down to a band, the most urgent first."""
+    return queue_lists(queue)[: sum(band_of(step) <= band for step in PRIORITY_STEPS)]

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from redis.exceptions import ConnectionError, TimeoutError  # noqa: A004 - what this client raises
 
+from schemas.names import Band
 from worker import keys
 from worker.loads import to_text
 
@@ -119,17 +120,26 @@ class Ledger:
             self.queues = (*self.queues, queue)
             self._numbers[queue] = len(self.queues)
 
-    def drain(self, messages: int, queues: Sequence[str] | None = None) -> list[Drained]:
-        """Take up to `messages` messages and hold them under a claim of their own; `queues` None = of all queues."""
-        claim, wanted, arguments = self._drain(messages, self.queues if queues is None else queues, if_woken=False)
+    def drain(self, messages: int, queues: Sequence[str] | None = None, band: Band = Band.BULK) -> list[Drained]:
+        """Take messages and hold them under a claim of their own.
+
+        Args:
+            messages: at most.
+            queues: from which; None = from all.
+            band: the least urgent to take.
+        """
+        queues = self.queues if queues is None else queues
+        claim, wanted, arguments = self._drain(messages, queues, band, if_woken=False)
         return _drained(claim, self._run("drain", wanted, arguments))
 
-    def drain_if_woken(self, messages: int, queues: Sequence[str]) -> tuple[list[Any], Callable[[Any], list[Drained]]]:
+    def drain_if_woken(
+        self, messages: int, queues: Sequence[str], band: Band = Band.BULK
+    ) -> tuple[list[Any], Callable[[Any], list[Drained]]]:
         """Return a command to send behind a wait, which drains if an inbox holds something, and its answer's reader.
 
         The server knows the script once `drain` has been called.
         """
-        claim, wanted, arguments = self._drain(messages, queues, if_woken=True)
+        claim, wanted, arguments = self._drain(messages, queues, band, if_woken=True)
         command = ["EVALSHA", self._scripts["drain"].sha, len(wanted), *wanted, *arguments]
         return command, partial(_drained, claim)
 
@@ -246,7 +256,9 @@ class Ledger:
     def _held_keys(self) -> list[str]:
         return [key for queue in self.queues for key in (keys.unacked(queue), keys.unacked_index(queue))]
 
-    def _drain(self, messages: int, queues: Sequence[str], *, if_woken: bool) -> tuple[str, list[str], list[Any]]:
+    def _drain(
+        self, messages: int, queues: Sequence[str], band: Band, *, if_woken: bool
+    ) -> tuple[str, list[str], list[Any]]:
         """Return the claim, keys and arguments of a drain."""
         claim = f"{self.incarnation}:{next(self._claims)}"
         terms = self._terms
@@ -255,7 +267,7 @@ class Ledger:
         wanted = [keys.CANCELLED]
         for queue in queues:
             wanted += [keys.unacked(queue), keys.unacked_index(queue)]
-            for list_key in keys.lists(queue):
+            for list_key in keys.lists(queue, band):
                 wanted += [keys.inbox(self.incarnation, list_key), list_key]
         return claim, wanted, arguments
 

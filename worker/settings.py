@@ -137,7 +137,12 @@ class Settings(BaseSettings):
     )
 
     # Jobs in hand, and how they end
-    max_jobs_in_flight: int = Field(default=256, ge=1, le=65_536, description="Most messages that the worker holds.")
+    max_jobs_in_flight: int = Field(
+        default=256,
+        ge=1,
+        le=65_536,
+        description="Most messages that it fetches ahead; as many more urgent ones, at most 8, come on top.",
+    )
     bulk_slots: int = Field(
         default=2,
         ge=1,

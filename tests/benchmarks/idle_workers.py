@@ -17,6 +17,7 @@ from tests.benchmarks.broker import BenchError
 from worker import keys
 from worker.fetching import WAIT_S, Fetcher, _Wait
 from worker.ledger import Ledger, Terms
+from worker.quota import Quota
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 QUEUES: Final = ("waiting-a", "waiting-b", "waiting-c")
 PROCESSES: Final = 5  # so that those who wake in vain do not all contend for one interpreter lock
 WORKERS_EACH: Final = 10
-ROOM: Final = 64
+ROOM: Final = Quota(64)
 ANSWER_S: Final = 30.0
 POLL_S: Final = (0.005, 0.1)  # the shortest and the longest pause
 
@@ -40,7 +41,7 @@ class Poller(Fetcher):
         """It has none."""
 
     def _step(self) -> None:
-        drained = self._ledger.drain(self._room(), self.queues)
+        drained = self._ledger.drain(self._room().messages, self.queues)
         if drained:
             self._deliver(drained)
         self._pause_s = POLL_S[0] if drained else min(2 * self._pause_s, POLL_S[1])
@@ -51,7 +52,7 @@ class _Peek(_Wait):
     """Blocks until the list has a message, and leaves it there."""
 
     def begin(self, *_drain: object) -> None:
-        self._connection.send_command("BLMOVE", self._list_key, self._list_key, "RIGHT", "RIGHT", WAIT_S)
+        self._connection.send_command("BLMOVE", self.list_key, self.list_key, "RIGHT", "RIGHT", WAIT_S)
         self.waiting = True
         self._began_s = time.monotonic()
 
@@ -94,7 +95,7 @@ class Worker:
             turned=lambda: None,
         )
 
-    def _room(self) -> int:
+    def _room(self) -> Quota:
         self.seen.woken_s.append(time.monotonic())
         return ROOM
 

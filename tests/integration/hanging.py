@@ -11,7 +11,7 @@ import sys
 import threading
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from tasks.cli import main
 from worker import fetching
@@ -19,16 +19,19 @@ from worker.fetching import Fetcher
 from worker.ops import probes
 from worker.ops.health import Limits
 
+if TYPE_CHECKING:
+    from worker.quota import Quota
+
 COMMAND: Final = [sys.executable, "-m", "tests.integration.hanging", "worker"]
 FETCH_S: Final = 2.0
 WAIT_S: Final = 0.5
 FILE: Final = "HANG_FILE"
 
 
-def _hang_if_told(fetcher: Fetcher, wait: Any, messages: int) -> None:  # noqa: ANN401 - the fetcher's own
+def _hang_if_told(fetcher: Fetcher, wait: Any, room: Quota) -> None:  # noqa: ANN401 - the fetcher's own
     if Path(os.environ[FILE]).exists():
         threading.Event().wait()
-    _begin(fetcher, wait, messages)
+    _begin(fetcher, wait, room)
 
 
 if __name__ == "__main__":

@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING
 import pytest
 import redis
 
+from schemas.names import Band
 from tests.fetching import QUEUE, Fetching
 from tests.protocol import envelope
 from tests.services import wait_until
 from worker import fetching, keys
 from worker.ledger import Ledger, Terms
+from worker.quota import NOWHERE, Quota
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -123,6 +125,61 @@ def test_a_full_worker_stops_waiting_and_leaves_messages_to_others(
 
     running.grant(1)
     assert running.next_tag() == "one"
+
+
+@pytest.mark.parametrize(
+    ("band", "reached"),
+    [(Band.INTERACTIVE, 1), (Band.NORMAL, 2), (Band.BULK, 4)],
+    ids=["interactive", "normal", "bulk"],
+)
+def test_a_worker_that_is_full_for_some_bands_waits_for_the_more_urgent_ones(
+    start: Callable[..., Fetching], client: redis.Redis, band: Band, reached: int
+) -> None:
+    running = start()
+    wait_idle(client)
+
+    running.grant(8, band)
+    wait_until(lambda: waits(client) == reached, what="it waits for these bands")
+    for list_key in reversed(LISTS):
+        send(client, list_key.encode().hex(), list_key)
+
+    assert {running.next_tag() for _ in range(reached)} == {key.encode().hex() for key in LISTS[:reached]}
+    wait_until(lambda: waits(client) == reached, what="it waits again")
+    assert [client.llen(key) for key in LISTS] == [0] * reached + [1] * (len(LISTS) - reached)
+
+
+def test_a_worker_that_is_full_for_some_bands_looks_again_once_there_is_room_for_all(
+    start: Callable[..., Fetching], client: redis.Redis
+) -> None:
+    running = start()
+    running.grant(8, Band.INTERACTIVE)
+    wait_until(lambda: waits(client) == 1, what="it waits for people")
+    send(client, "bulk", LISTS[-1])
+
+    running.band = Band.BULK  # nobody tells it
+    assert running.next_tag() == "bulk"
+
+    running.grant(8, Band.INTERACTIVE)
+    wait_until(lambda: waits(client) == 1, what="it waits for people")
+    send(client, "more", LISTS[-1])
+    running.band = Band.BULK
+    running.fetcher.room_changed()
+    assert running.next_tag() == "more"
+
+
+def test_a_wait_that_began_with_more_room_brings_nothing_that_there_is_no_room_for(
+    start: Callable[..., Fetching], client: redis.Redis
+) -> None:
+    running = start()
+    wait_idle(client)
+
+    running.grant(8, Band.INTERACTIVE)
+    wait_until(lambda: waits(client) == 1, what="it waits for people")
+    send(client, "bulk", LISTS[-1])
+    send(client, "person")
+
+    assert running.next_tag() == "person"
+    assert client.llen(LISTS[-1]) == 1
 
 
 def test_it_takes_no_more_than_there_is_room(start: Callable[..., Fetching], client: redis.Redis) -> None:
@@ -312,12 +369,12 @@ def test_what_came_as_a_full_worker_ended_its_waits_goes_back_to_the_front(
     full.ledger.drain(1)
     fetcher._open_waits()  # noqa: SLF001 - the moment is inside
     for wait in fetcher._waits:  # noqa: SLF001
-        fetcher._begin(wait, 8)  # noqa: SLF001
+        fetcher._begin(wait, Quota(8))  # noqa: SLF001
     for number in range(3):
         send(client, str(number))
     wait_until(lambda: client.hlen(keys.unacked(QUEUE)) > 0)
 
-    fetcher._end_waits()  # noqa: SLF001
+    fetcher._end_waits(NOWHERE)  # noqa: SLF001
 
     assert client.hlen(keys.unacked(QUEUE)) == 0
     assert full.fetched.empty()

@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
+from schemas.names import Band
 from tests.protocol import LONG_SILENT, Protocol, envelope, id_and_tag
 from tests.snapshot import Snapshot
 from worker import keys
@@ -53,7 +54,7 @@ class LedgerMachine(RuleBasedStateMachine):
             ledger.open_inboxes(QUEUES)
             self.expected.renew(worker, [])
             self.messages_come(LISTS[0], 3)
-            self.a_worker_drains(worker, 2, QUEUES)
+            self.a_worker_drains(worker, 2, QUEUES, Band.BULK)
 
     # Producers.
 
@@ -75,7 +76,7 @@ class LedgerMachine(RuleBasedStateMachine):
     def another_message_has_the_same_tag(self, list_key: str, data: st.DataObject) -> None:
         _, tag = id_and_tag(self._any_message(data))
         self._send(list_key, self._new(tag=tag))
-        self.a_worker_drains(NEIGHBOUR, 10, QUEUES)
+        self.a_worker_drains(NEIGHBOUR, 10, QUEUES, Band.BULK)
 
     @rule(data=st.data())
     def a_job_is_cancelled(self, data: st.DataObject) -> None:
@@ -84,12 +85,12 @@ class LedgerMachine(RuleBasedStateMachine):
 
     # Workers, alive or not knowing that they are taken for dead.
 
-    @rule(worker=some_worker, messages=st.integers(1, 6), queues=some_queues)
-    def a_worker_drains(self, worker: str, messages: int, queues: tuple[str, ...]) -> None:
-        drained = self.ledgers[worker].drain(messages, queues)
+    @rule(worker=some_worker, messages=st.integers(1, 6), queues=some_queues, band=st.sampled_from(Band))
+    def a_worker_drains(self, worker: str, messages: int, queues: tuple[str, ...], band: Band) -> None:
+        drained = self.ledgers[worker].drain(messages, queues, band)
         claim = f"{worker}:{next(self.claims[worker])}"
         found = [(one.held.queue, one.held.tag, one.held.task_id, one.crashes, one.message) for one in drained]
-        assert found == self.expected.drain(claim, messages, queues)
+        assert found == self.expected.drain(claim, messages, queues, band)
         assert all(one.held.claim == claim for one in drained)
         self.believed[worker] = [*self.believed[worker], *(one.held for one in drained)][-REMEMBERED:]
 
@@ -150,7 +151,7 @@ class LedgerMachine(RuleBasedStateMachine):
     def a_frozen_worker_is_overtaken(self, worker: str, other: str) -> None:
         self.a_lease_ends(worker, long=False)
         self.a_worker_sweeps(NEIGHBOUR, 100, blame=True)
-        self.a_worker_drains(other, 4, QUEUES)
+        self.a_worker_drains(other, 4, QUEUES, Band.BULK)
 
     @rule()
     def a_former_life_is_taken_over(self) -> None:

@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from schemas.names import PRIORITY_BULK_SHARD, queue_lists, unacked_key
 from tests.integration.brisk import COMMAND
 from tests.services import WorkerProcess, wait_until
+from worker.credit import FEW_MESSAGES
 from worker.lifecycle import CREDIT_MIN_ITEMS
 
 if TYPE_CHECKING:
@@ -40,7 +42,7 @@ def room(app: Celery) -> dict[str, int]:
 
 def test_messages_in_slots_take_up_no_credit(app: Celery, client: redis.Redis) -> None:
     sent = [send(app, LONG, "bulk") for _ in range(2)]
-    wait_until(lambda: client.hlen("batchmill:unacked:bulk") == 2, WAIT_S, "both are held")
+    wait_until(lambda: client.hlen(unacked_key("bulk")) == 2, WAIT_S, "both are held")
     send(app, 1).get(timeout=WAIT_S)
 
     assert room(app)["bulk"] == 0
@@ -49,3 +51,19 @@ def test_messages_in_slots_take_up_no_credit(app: Celery, client: redis.Redis) -
     for one in sent:
         one.revoke()
     wait_until(lambda: room(app)["bulk"] == 2, WAIT_S, "the slots are free")
+
+
+def test_an_urgent_message_is_fetched_however_many_less_urgent_ones_are_in_hand(
+    app: Celery, client: redis.Redis
+) -> None:
+    sent = [send(app, LONG, priority=PRIORITY_BULK_SHARD) for _ in range(FEW_MESSAGES)]
+    wait_until(lambda: client.hlen(unacked_key("classify")) == FEW_MESSAGES, WAIT_S, "all are held")
+    wait_until(lambda: room(app)["credit"] <= FEW_MESSAGES, WAIT_S, "the worker has no credit left")
+    more = send(app, 1, priority=PRIORITY_BULK_SHARD)
+
+    assert len(send(app, 1).get(timeout=5)["results"]) == 1
+
+    assert client.llen(queue_lists("classify")[2]) == 1
+    for one in (*sent, more):
+        one.revoke()
+    wait_until(lambda: client.hlen(unacked_key("classify")) == 0, WAIT_S, "nothing is held")

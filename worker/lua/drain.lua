@@ -1,15 +1,17 @@
 -- Take up to a number of messages from the queues' lists and hold each under a claim, atomically.
--- KEYS  cancelled, then for each queue: unacked, index, 4 × (inbox, list) from the most urgent priority down
+-- KEYS  cancelled, then for each queue: unacked, index, then inbox and list of each priority, the most urgent first
 -- ARGV  claim, messages to take, bytes to take, job key prefix, result key prefix, job ttl, result ttl,
 --       if woken (1 = take nothing unless an inbox holds something), queue names ...
 -- Returns for each message: queue, tag, task id, crashes, message
 -- What is dropped (doubled, cancelled) counts as none, up to a limit: a worker that got fewer than it asked for waits at
 -- its lists, and would not see what was left in its inboxes.
-local KEYS_PER_QUEUE, LISTS, DROPPED_AT_ONCE = 10, 4, 1000
+local DROPPED_AT_ONCE = 1000
 local claim, left, bytes_left = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local job_prefix, result_prefix, job_ttl, result_ttl = ARGV[4], ARGV[5], ARGV[6], tonumber(ARGV[7])
 local if_woken, QUEUES_FROM = ARGV[8] == '1', 8
 local queues = #ARGV - QUEUES_FROM
+local KEYS_PER_QUEUE = (#KEYS - 1) / queues
+local LISTS = (KEYS_PER_QUEUE - 2) / 2
 
 local function is_woken()
   local inboxes = {}
