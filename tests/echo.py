@@ -205,9 +205,9 @@ class Heard:
         """Everything heard about `job`."""
         return [event for event, about in self.events if about is job]
 
-    def wait_for(self, event: str, *jobs: Job) -> None:
+    def wait_for(self, event: str, *jobs: Job, timeout_s: float = 10.0) -> None:
         """Block until each of `jobs` had `event`."""
-        wait_until(lambda: all(event in self.of(job) for job in jobs), 10.0, event)
+        wait_until(lambda: all(event in self.of(job) for job in jobs), timeout_s, event)
 
 
 def message(pipeline: EchoPipeline, name: str = "job") -> Job:

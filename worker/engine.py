@@ -41,7 +41,7 @@ from worker.watchdog import Watchdog
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from worker.jobs import Item, Job, Model
+    from worker.jobs import Item, Job
     from worker.lanes import Lane
     from worker.listening import Listener
     from worker.planner import Batch
@@ -58,7 +58,7 @@ class Engine:
         lanes: by name; an item's `lane` says which one runs it.
         listener: told what becomes of each job.
         runners: threads that run batches.
-        batch_timeout_s: a batch that runs longer is cancelled, and bisected.
+        batch_timeout_s: a batch that runs longer is cancelled, and bisected; what its lane may wait comes on top.
         stuck_grace_s: a cancelled batch that runs this much longer breaks the engine.
         tallies: where batches and stages are counted; None = nobody asks.
         meter: where it is measured who is busy for whom; None = nobody asks.
@@ -284,7 +284,7 @@ class Engine:
             self.tallies.observe(STAGE, ("queue_wait",), [job.queue_wait_s for job in first])
         self._listener.started(first)
         with self.meter.running(lane, batch, self.runners):
-            outcomes = isolate(batch.rows, lambda rows: self._call(lane.model, rows))
+            outcomes = isolate(batch.rows, lambda rows: self._call(lane, rows))
         elapsed_s, size = monotonic() - started_s, size_of(batch)
         with self._lock:
             attribute(batch, jobs, elapsed_s, is_runner=not lane.threads)
@@ -319,9 +319,9 @@ class Engine:
         """Return those of `items` that the size of a message is counted in."""
         return [item for item in items if item.lane in self._unit_lanes]
 
-    def _call(self, model: Model, rows: Sequence[tuple[Item, ...]]) -> Sequence[object]:
-        with self._watchdog.watch() as cancellation:
-            return model.run([row[0].features for row in rows], cancellation)
+    def _call(self, lane: Lane, rows: Sequence[tuple[Item, ...]]) -> Sequence[object]:
+        with self._watchdog.watch(lane.waits_s) as cancellation:
+            return lane.model.run([row[0].features for row in rows], cancellation)
 
     def _settle(self, items: Sequence[Item]) -> None:
         """Count the outcomes of `items`; end the jobs that have no item left."""

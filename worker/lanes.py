@@ -32,6 +32,7 @@ class Lane:
         spawns: whether `Pipeline.spawn` is asked about its outcomes.
         is_unit: whether the size of a message is counted in its items.
         threads: of its own, for what waits more than it works; 0 = the runners, which all such lanes share.
+        waits_s: how long a call may wait for others, such as a store, beside the time that any call may take.
     """
 
     model: Model
@@ -40,6 +41,7 @@ class Lane:
     spawns: bool = False
     is_unit: bool = True
     threads: int = 0
+    waits_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

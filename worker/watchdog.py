@@ -51,12 +51,16 @@ class Watchdog:
         return self._thread
 
     def longest_s(self) -> float:
-        """Return how long the oldest call runs; 0 = none does. Does not block."""
-        return monotonic() - min(list(self._calls.values()), default=monotonic())
+        """Return how long the oldest call runs, less what it may wait; 0 = none does. Does not block."""
+        now_s = monotonic()
+        return max(0.0, now_s - min(list(self._calls.values()), default=now_s))
 
     @contextmanager
-    def watch(self) -> Iterator[Cancellation]:
+    def watch(self, waits_s: float = 0.0) -> Iterator[Cancellation]:
         """Watch the call made inside the block.
+
+        Args:
+            waits_s: how long it may wait for others before its own time counts.
 
         Raises:
             BatchTimeout: in place of whatever the cancelled call raised.
@@ -66,7 +70,7 @@ class Watchdog:
         with self._changed:
             if self._closed:
                 raise Draining("the worker is stopping")
-            self._calls[cancellation] = monotonic()
+            self._calls[cancellation] = monotonic() + waits_s
         try:
             yield cancellation
         except BaseException as exc:

@@ -34,7 +34,7 @@ class DocumentLimits:
         pdf_side_px: the same for its longer side.
         process_bytes: private memory of the process that decodes; the kernel holds it to that.
         open_cpu_s: CPU seconds for opening a document; above it `decode_timeout`. All that are opened at a time may
-            have to wait for each other, within the time limit of a batch.
+            have to wait for each other; their lane has time for that.
         decode_cpu_s: CPU seconds for each page; above it `decode_timeout`.
 
     Raises:

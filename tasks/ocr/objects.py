@@ -1,7 +1,7 @@
 """The bytes of a document in a store. What may be read is decided before (`tasks.ocr.sources`).
 
-It is read on a thread of the engine, whose watchdog takes a call of a minute for a stuck one, and in the end the worker
-with it. So a store that stalls is given up sooner than anywhere else.
+It is read on one of few threads of the engine, whose watchdog ends a worker that seems stuck. So a store that stalls is
+given up sooner than anywhere else, and how long that may take is said here (`longest_read_s`).
 """
 
 from __future__ import annotations
@@ -19,10 +19,19 @@ from worker.storage.s3_calls import Limits
 if TYPE_CHECKING:
     from worker.storage.objects import ObjectStore
 
-# To look takes 19 s at most and to read 50 MiB 37 s, all repetitions included.
 LIMITS: Final = Limits(
     connect_s=3.0, read_s=6.0, transfer_s=5.0, total_s=10.0, slowest_bytes_per_s=4 * 1024 * 1024, attempts=1
 )
+_SILENCE_S: Final = LIMITS.total_s + LIMITS.connect_s + LIMITS.read_s  # of one call: its last attempt begins in time
+
+
+def longest_read_s(most_bytes: int) -> float:
+    """Return how long a document of at most so many bytes may keep `DocumentObjects.read` waiting, if S3 has it.
+
+    To look for it, then to read it: each call repeats what fails, and a body is given up for its pace only between two
+    signs of life.
+    """
+    return _SILENCE_S + _SILENCE_S + LIMITS.transfer_limit_s(most_bytes) + LIMITS.read_s
 
 
 class DocumentObjects:

@@ -9,11 +9,11 @@ import numpy as np
 from tasks.ocr.build import ocr_model_dir
 from tasks.ocr.layout import Networks, layout
 from tasks.ocr.limits import DocumentLimits
-from tasks.ocr.objects import DocumentObjects
+from tasks.ocr.objects import DocumentObjects, longest_read_s
 from tasks.ocr.pipeline import OcrPipeline
 from tasks.ocr.profiles import PROFILES, load_profile
 from tasks.ocr.sources import AllowedPrefix
-from tasks.ocr.stages import CropStage, DocumentStage, PageStage, lanes
+from tasks.ocr.stages import FETCHERS, CropStage, DocumentStage, PageStage, lanes
 from worker.errors import ConfigError, ModelError
 from worker.jobs import Cancellation
 
@@ -39,8 +39,14 @@ def load_ocr(settings: Settings) -> tuple[dict[str, Lane], OcrPipeline]:
     limits = DocumentLimits()
     documents = DocumentStage(info, limits, _allowed(settings), DocumentObjects())
     _warm(networks)
-    made = lanes(documents, PageStage(info, limits, networks), CropStage(info, networks))
+    pages, lines = PageStage(info, limits, networks), CropStage(info, networks)
+    made = lanes(documents, pages, lines, waits_s=longest_wait_s(limits))
     return made, OcrPipeline(profile.manifest.name, info)
+
+
+def longest_wait_s(limits: DocumentLimits) -> float:
+    """Return how long a document may wait for its store, and for all that are opened beside it, one after the other."""
+    return longest_read_s(limits.document_bytes) + FETCHERS * limits.open_cpu_s
 
 
 def find_profile(settings: Settings) -> Path:

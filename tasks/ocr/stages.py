@@ -207,12 +207,19 @@ class CropStage(Stage):
         return self._networks.alphabet.decode(run_network(self._networks.recognition, values, cancellation))
 
 
-def lanes(documents: DocumentStage, pages: PageStage, lines: CropStage) -> dict[str, Lane]:
-    """Return the lanes of the stages: what has begun is ended before more is begun. A message is so many pages."""
+def lanes(documents: DocumentStage, pages: PageStage, lines: CropStage, *, waits_s: float = 0.0) -> dict[str, Lane]:
+    """Return the lanes of the stages: what has begun is ended before more is begun. A message is so many pages.
+
+    Args:
+        documents: opens them.
+        pages: finds their lines.
+        lines: reads these.
+        waits_s: how long a document may wait for its store, and for others to be opened.
+    """
     alone = BatchPolicy(max_batch_size=1, max_batch_tokens=1, planning_window=64)
     together = BatchPolicy(max_batch_size=MAX_BATCH_CROPS, max_batch_tokens=MAX_BATCH_WIDTH, equal_lengths=True)
     return {
-        DOCUMENTS: Lane(documents, alone, spawns=True, is_unit=False, threads=FETCHERS),
+        DOCUMENTS: Lane(documents, alone, spawns=True, is_unit=False, threads=FETCHERS, waits_s=waits_s),
         PAGES: Lane(pages, alone, depth=1, spawns=True),
         CROPS: Lane(lines, together, depth=2, is_unit=False),
     }

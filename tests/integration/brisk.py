@@ -21,9 +21,9 @@ ROW_S: Final = 0.005
 SMOOTHING_S: Final = 0.5
 
 
-def _call_slowly(engine: Engine, model: Any, rows: Sequence[Any]) -> Sequence[object]:  # noqa: ANN401 - the engine's own
+def _call_slowly(engine: Engine, lane: Any, rows: Sequence[Any]) -> Sequence[object]:  # noqa: ANN401 - the engine's own
     time.sleep(ROW_S * len(rows))
-    return _call(engine, model, rows)
+    return _call(engine, lane, rows)
 
 
 if __name__ == "__main__":

@@ -71,6 +71,15 @@ def test_a_late_call_that_answers_all_the_same_has_answered(strict: Watchdog) ->
         wait_until(lambda: cancellation.cancelled)
 
 
+def test_what_a_call_may_wait_for_others_does_not_count(strict: Watchdog, stuck: Stuck) -> None:
+    with strict.watch(NEVER_S) as waiting:
+        with strict.watch() as late:
+            wait_until(lambda: late.cancelled and stuck.reports)
+        assert strict.longest_s() == 0.0
+
+    assert not waiting.cancelled
+
+
 def test_a_call_in_time_is_left_alone(patient: Watchdog) -> None:
     with patient.watch() as cancellation:
         pass
