@@ -36,9 +36,7 @@ LOADS: Final = PREFIX + "loads"
 """Hash: worker incarnation → how busy it was lately, a line for each queue: interactive, normal, bulk, queue."""
 
 BULK_DONE: Final = PREFIX + "bulk_done"
-"""Sorted set with the one member `last` → when the last bulk run was finalised."""
-
-BULK_DONE_MEMBER: Final = "last"
+"""Sorted set: task of a bulk run → when the last run of it was finalised."""
 
 CANCELLED: Final = PREFIX + "cancelled"
 """Sorted set: cancelled task id → when the cancel is forgotten."""

@@ -175,8 +175,8 @@ QUEUE_UNREADABLE: Final = _seen("batchmill_queue_unreadable", ("queue",), "Entri
 BROKER_UP: Final = _seen("batchmill_broker_up", (), "1 if the exporter's last look at the broker succeeded.")
 BULK_DONE: Final = _seen(
     "batchmill_bulk_last_success_timestamp_seconds",
-    (),
-    "Unix time at which the last bulk run was finalised; 0 if none is known.",
+    ("task",),
+    "Unix time at which the last run of this task was finalised, `bulk.classify` or `bulk.ocr`; 0 if none is known.",
 )
 
 CATALOGUE: Final = (

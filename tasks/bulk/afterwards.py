@@ -37,7 +37,7 @@ def finalise_runs_of_dead_shards(client: redis.Redis, stores: Stores) -> None:
     for plan_uri, plan_key in sorted({(shard.plan, shard.plan_key) for shard in _dead_shards(client)}):
         try:
             plan = load_plan(stores.of(plan_uri), plan_uri, plan_key)
-            note_done(client, finalise(stores.of(plan.request.output), plan))
+            note_done(client, plan.request, finalise(stores.of(plan.request.output), plan))
         except (BatchmillError, MessageError) as exc:
             log.warning("run.unfinished", plan=plan_uri, error=str(exc))
 

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 from schemas.bulk import BulkShard
 from schemas.bulk_ocr import BulkOcr
-from schemas.names import ENQUEUED_AT_HEADER, PRIORITY_BULK_SHARD, QUEUE_BULK, QUEUE_BULK_OCR, TASK_BULK_SHARD
+from schemas.names import (
+    ENQUEUED_AT_HEADER,
+    PRIORITY_BULK_SHARD,
+    QUEUE_BULK,
+    QUEUE_BULK_OCR,
+    TASK_BULK_CLASSIFY,
+    TASK_BULK_OCR,
+    TASK_BULK_SHARD,
+)
 from tasks.bulk.attempts import open_attempts
 from tasks.bulk.layout import plan_uri
 from tasks.bulk.planning import plan_key
@@ -23,6 +31,11 @@ if TYPE_CHECKING:
 def queue_of(request: BulkRequest) -> str:
     """Return the queue of a run's messages: only workers that can do its work serve it."""
     return QUEUE_BULK_OCR if isinstance(request, BulkOcr) else QUEUE_BULK
+
+
+def task_of(request: BulkRequest) -> str:
+    """Return the task that plans a run."""
+    return TASK_BULK_OCR if isinstance(request, BulkOcr) else TASK_BULK_CLASSIFY
 
 
 def enqueue(app: Any, plan: BulkPlan, shards: Sequence[int]) -> list[str]:  # noqa: ANN401 - any Celery application

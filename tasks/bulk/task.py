@@ -101,7 +101,7 @@ class BulkTask(PrivateTask):
     def finalise(self, plan: BulkPlan) -> Verdict:
         """Finalise the run if every part is there; see `tasks.bulk.finaliser`."""
         verdict = finalise(self.stores.of(plan.request.output), plan)
-        note_done(self.backend.client, verdict)
+        note_done(self.backend.client, plan.request, verdict)
         return verdict
 
     def slot(self) -> Slot:

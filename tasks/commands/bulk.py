@@ -78,7 +78,7 @@ def resume(*, target: str, watch: bool, as_json: bool) -> None:
     """
     with run_of(target) as run:
         verdict = finalise(run.store, run.plan)
-        note_done(run.client, verdict)
+        note_done(run.client, run.plan.request, verdict)
         state = run.look()
         going = {one.shard for one in state.shards if one.is_open}
         sent = _send(run, [shard for shard in verdict.missing if shard not in going | state.done])

