@@ -106,7 +106,11 @@ class BulkPlan(BaseModel):
     planned_at: AwareDatetime = Field(description="When the plan was made.")
     request: BulkRequest = Field(description="The request as it was sent.")
     model: PlannedModel = Field(description="The model.")
-    limits: BatchLimits = Field(description="How batches are planned.")
+    limits: BatchLimits | None = Field(
+        default=None,
+        description="How batches of rows are planned. Null where documents are read: what a line says does not depend "
+        "on its batch.",
+    )
     inputs: list[InputFile] = Field(
         description="The files, in the order in which their rows come out; none if an earlier run covers them all. "
         "Of documents that are files themselves: the one list of them that the run made."
@@ -124,6 +128,12 @@ class BulkPlan(BaseModel):
     def rows(self) -> int:
         """Rows of the whole run."""
         return sum(file.rows for file in self.inputs)
+
+    @model_validator(mode="after")
+    def _says_how_rows_are_batched(self) -> Self:
+        if self.limits is None and isinstance(self.request, BulkClassify):
+            raise contradiction("inconsistent_plan", "rows are labelled, and how they are batched is not said")
+        return self
 
     @model_validator(mode="after")
     def _has_every_row_once(self) -> Self:

@@ -64,7 +64,6 @@ class Scans:
             self.request(**fields),
             job_id=job_id,
             model=PLAN.model,
-            limits=PLAN.limits,
             measure=measure,
             now=lambda: AT,
         )

@@ -98,6 +98,7 @@ class Job:
         real_tokens, padded_tokens: what its own rows cost; a row shared by identical inputs counts for the first.
         inference_s: Σ duration of the batches it was in.
         runner_s: its rows' share of that, as far as it was the runners'.
+        apart_s: what of that was of lanes that have threads of their own.
         outcomes: of its items once the result is made: `ok` or an error code each, for the metrics.
         labels: what a model chose for them, for its label shares; empty where models choose nothing.
         tokens, pixels: what models read of its items, in the unit of their kind.
@@ -127,6 +128,7 @@ class Job:
     padded_tokens: int = 0
     inference_s: float = 0.0
     runner_s: float = 0.0
+    apart_s: float = 0.0
     outcomes: Sequence[str] = ()
     labels: Sequence[str] = ()
     tokens: int = 0

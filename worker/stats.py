@@ -69,8 +69,10 @@ def attribute(batch: Batch, jobs: Iterable[Job], elapsed_s: float, *, is_runner:
         is_runner: whether a runner ran it, and not a thread of the lane's own.
     """
     rows = len(batch.rows)
+    apart_s = 0.0 if is_runner else elapsed_s
     for job in jobs:
         job.inference_s += elapsed_s
+        job.apart_s += apart_s
         job.batch_size_max = max(job.batch_size_max, rows)
     share_s = elapsed_s / rows if is_runner else 0.0
     for row in batch.rows:

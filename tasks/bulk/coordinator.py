@@ -69,9 +69,15 @@ class PinnedInputs:
         return cls(files, carried, form, cut(files, [one.row_groups for one in described], policy))
 
     def plan(
-        self, request: BulkRequest, *, job_id: str, model: PlannedModel, limits: BatchLimits, planned_at: datetime
+        self,
+        request: BulkRequest,
+        *,
+        job_id: str,
+        model: PlannedModel,
+        planned_at: datetime,
+        limits: BatchLimits | None = None,
     ) -> BulkPlan:
-        """Return the plan of a run over them."""
+        """Return the plan of a run over them; `limits` as in the plan."""
         return BulkPlan(
             job_id=job_id,
             fingerprint=fingerprint(self.files, model, request),

@@ -3,8 +3,8 @@
 Two identities, both the SHA-256 of canonical JSON:
 - the *fingerprint* is the work: inputs by ETag, model by hash, and the settings that show in the bytes. Whoever plans
   the same work anywhere gets the same one, so a rerun finds what is done, and another run is told from this one;
-- the *plan key* is the fingerprint and what a plan pinned beside it: batch limits and the cut into shards, both of
-  which follow from a measured speed and may come out otherwise the next time. Parts and messages carry it.
+- the *plan key* is the fingerprint and what a plan pinned beside it: the cut into shards and, of rows, batch limits.
+  Both follow from a measured speed and may come out otherwise the next time. Parts and messages carry it.
 
 Pure decisions: it reads no files, and does not know where a plan is stored.
 """
@@ -121,7 +121,7 @@ def plan_key(plan: BulkPlan) -> str:
         {
             "form": _FORM,
             "fingerprint": plan.fingerprint,
-            "limits": plan.limits.model_dump(mode="json"),
+            "limits": None if plan.limits is None else plan.limits.model_dump(mode="json"),
             "shards": [[shard.file, shard.start, shard.stop] for shard in plan.shards],
         }
     )

@@ -75,12 +75,14 @@ class DocumentReader:
     def speed(self, span: Span) -> Speed:
         """Return how fast the whole worker reads, as it is now, by the first pages of the first documents of a span.
 
+        The next documents are fetched while pages are read, so the slower of the two is what counts.
+
         Raises:
             As `read`.
         """
         for _ in self._ended(self._first(span, 1)):  # so that the processes that decode have been started
             pass
-        sizes, pages, read, busy_s = [], 0, 0, 0.0
+        sizes, pages, read, runner_s, fetching_s = [], 0, 0, 0.0, 0.0
         for asked, job in self._ended(self._first(span, MEASURED_DOCUMENTS)):
             outcome = _outcome(asked, job)
             if isinstance(outcome, Item):
@@ -88,11 +90,14 @@ class DocumentReader:
                 sizes.append(opened.size_bytes)
                 pages += self._pages_of(opened.of_pages)
                 read += len(opened.pages)
-                busy_s += job.inference_s if job is not None else 0.0
-        if not read or not busy_s:
+                runner_s += outcome.job.runner_s
+                fetching_s += outcome.job.apart_s
+        if not read or not runner_s:
             return Speed(ASSUMED_DOCUMENTS_PER_S, None)
-        pages_per_s = read * self._slot.engine.runners / busy_s
-        return Speed(pages_per_s * len(sizes) / max(pages, 1), sum(sizes) / len(sizes), pages / len(sizes))
+        engine = self._slot.engine
+        reading_s = runner_s / read * max(pages, 1) / engine.runners
+        busiest_s = max(reading_s, fetching_s / engine.lanes[DOCUMENTS].threads)
+        return Speed(len(sizes) / busiest_s, sum(sizes) / len(sizes), pages / len(sizes))
 
     def _first(self, span: Span, count: int) -> Iterator[Asked]:
         return map(_clipped, islice(documents(span, self._request), count))

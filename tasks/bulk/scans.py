@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from schemas.bulk_ocr import BulkOcr
-    from schemas.bulk_plan import BatchLimits, BulkPlan, PlannedModel
+    from schemas.bulk_plan import BulkPlan, PlannedModel
     from tasks.bulk.inputs import Described
     from tasks.bulk.listing import Listing
     from tasks.bulk.stores import Stores
@@ -68,7 +68,6 @@ def plan_scans(  # noqa: PLR0913 - what a plan pins, one each
     *,
     job_id: str,
     model: PlannedModel,
-    limits: BatchLimits,
     measure: Callable[[Span], Speed],
     now: Callable[[], datetime] = utc_now,
 ) -> Planned:
@@ -81,7 +80,6 @@ def plan_scans(  # noqa: PLR0913 - what a plan pins, one each
         request: as it was sent.
         job_id: names the run.
         model: that the documents are read with.
-        limits: how lines are batched.
         measure: returns the speed of one worker, given the rows of the first input that has some.
         now: the clock.
 
@@ -92,7 +90,7 @@ def plan_scans(  # noqa: PLR0913 - what a plan pins, one each
         stores.of(request.output)
         request = request.model_copy(update={"output": normalised(request.output)})
         inputs, listing = (_tables if request.reads_tables else _objects)(stores, request, measure)
-    return Planned(inputs.plan(request, job_id=job_id, model=model, limits=limits, planned_at=now()), listing)
+    return Planned(inputs.plan(request, job_id=job_id, model=model, planned_at=now()), listing)
 
 
 def shard_policy(speed: Speed, request: BulkOcr) -> ShardPolicy:

@@ -172,8 +172,6 @@ class BulkOcrTask(BulkRunTask):
 
     def planned(self, args: Sequence[object], kwargs: Mapping[str, object]) -> BulkPlan:
         """See `BulkRunTask`."""
-        from tasks.ocr.stages import CROPS  # noqa: PLC0415 - its libraries are an extra, which these workers have
-
         request = parse_bulk_ocr(args, kwargs)
         slot, workload = self.slot(), self.app.workload
         made = plan_scans(
@@ -181,7 +179,6 @@ class BulkOcrTask(BulkRunTask):
             request,
             job_id=self.request.id,
             model=planned_model(reading_pipeline(workload, request.model).info),
-            limits=batch_limits(slot, CROPS),
             measure=reader_of(workload, slot, request).speed,
         )
         return publish_plan(self.stores.of(made.plan.request.output), made.plan, made.listing)
@@ -220,7 +217,7 @@ def register(app: BatchApp) -> None:
 
 
 def batch_limits(slot: Slot, lane: str) -> BatchLimits:
-    """Return how this worker would plan the batches of a lane, for every worker of the run to plan them so."""
+    """Return how this worker would plan the batches of a model's lane, for every worker of the run to plan them so."""
     policy = slot.engine.lanes[lane].policy
     return BatchLimits(
         max_batch_size=policy.max_batch_size,

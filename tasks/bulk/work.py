@@ -85,6 +85,7 @@ def work_of(workload: Workload, slot: Slot, plan: BulkPlan) -> Work:
     request = plan.request
     if isinstance(request, BulkOcr):
         return Reading(reader_of(workload, slot, request), reading_pipeline(workload, request.model))
+    assert plan.limits is not None  # noqa: S101 - a plan that labels rows has them
     return Labelling.of(workload, slot, request, plan.limits)
 
 

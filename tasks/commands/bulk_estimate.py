@@ -149,8 +149,6 @@ def _planned_labelling(settings: Settings, stores: Stores, request: BulkClassify
 def _planned_reading(settings: Settings, stores: Stores, request: BulkOcr) -> tuple[BulkPlan, float | None, Scans]:
     measured: list[Speed] = []
     with offline_slot(_with(settings, queues=(QUEUE_BULK_OCR,), ocr_model=request.model)) as (workload, slot):
-        from tasks.ocr.stages import CROPS  # noqa: PLC0415 - its libraries are an extra; they are there by now
-
         request = request.model_copy(update={"model": None})  # as above
         reader = reader_of(workload, slot, request)
 
@@ -163,7 +161,6 @@ def _planned_reading(settings: Settings, stores: Stores, request: BulkOcr) -> tu
             request,
             job_id=NOT_SENT,
             model=planned_model(reading_pipeline(workload, None).info),
-            limits=batch_limits(slot, CROPS),
             measure=measure,
         )
     return planned.plan, measured[0].documents_per_s if measured else None, _scans(planned, measured)

@@ -231,6 +231,15 @@ def test_a_plan_that_does_not_hold_every_row_once_in_order_cannot_be_read(shards
         plan_with(shards)
 
 
+def test_a_plan_that_labels_rows_says_how_they_are_batched() -> None:
+    fields = bulk_examples.PLAN.model_dump(mode="json", exclude={"limits"})
+    with pytest.raises(ValidationError, match="inconsistent_plan"):
+        BulkPlan.model_validate_json(json.dumps(fields))
+
+    fields["request"] = {"inputs": ["s3://lake/scans.parquet"], "output": "s3://lake/out", "content": "scan"}
+    assert BulkPlan.model_validate_json(json.dumps(fields)).limits is None
+
+
 @pytest.mark.parametrize("shards", [[], [(0, 0, 0)]])
 def test_a_run_without_rows_has_a_plan(shards: list[tuple[int, int, int]]) -> None:
     assert plan_with(shards, rows=(0, 0)).rows == 0

@@ -25,7 +25,6 @@ from tasks.bulk.reading import ASSUMED_DOCUMENTS_PER_S, DOCUMENTS_AHEAD, Documen
 from tasks.bulk.scans import Planned, Speed, plan_scans
 from tasks.bulk.shard import ShardRunner
 from tasks.bulk.stores import Stores
-from tasks.bulk.task import batch_limits
 from tasks.bulk.verify import verify
 from tasks.bulk.work import planned_model, work_of
 from tasks.ocr.stages import CROPS, DOCUMENTS, PAGES
@@ -202,6 +201,32 @@ def test_the_speed_is_that_of_whole_documents(desk: Desk) -> None:
     assert reader.speed(span([None])) == Speed(ASSUMED_DOCUMENTS_PER_S, None)
 
 
+@pytest.mark.parametrize(
+    ("open_s", "page_s", "documents_per_s"),
+    [
+        pytest.param(0.4, 0.2, 5.0, id="the runners are the bottleneck, and the store is slow"),
+        pytest.param(0.4, 0.01, 10.0, id="the store is the bottleneck"),
+    ],
+)
+def test_the_speed_is_that_of_the_slower_of_reading_and_fetching_which_go_on_side_by_side(
+    desk: Desk, open_s: float, page_s: float, documents_per_s: float
+) -> None:
+    lasting(desk, DOCUMENTS, open_s)
+    lasting(desk, PAGES, page_s)
+    reader = DocumentReader(slot(desk), desk.pipeline, asked())
+
+    speed = reader.speed(span([""] * 8))
+
+    assert documents_per_s * 0.6 < speed.documents_per_s <= documents_per_s
+
+
+def lasting(desk: Desk, lane: str, seconds: float) -> None:
+    """Let every row of a lane take so long."""
+    stage: Any = desk.engine.lanes[lane].model
+    act = stage._act  # noqa: SLF001 - the test's own stage
+    stage._act = lambda row: threading.Event().wait(seconds) or act(row)  # noqa: SLF001
+
+
 # whole runs, without a broker
 
 
@@ -227,7 +252,6 @@ class Folder:
             BulkOcr.model_validate(request),
             job_id="run-1",
             model=planned_model(INFO),
-            limits=batch_limits(self.slot, CROPS),
             measure=lambda _: Speed(1e9, None),
             now=lambda: AT,
         )

@@ -93,6 +93,12 @@ def test_a_table_without_rows_has_a_part_with_the_columns(scans: Scans) -> None:
     assert (cuts(plan), scans.measured) == ([(0, 0, 0)], [])
 
 
+def test_a_plan_says_nothing_of_batches_that_make_no_difference(scans: Scans) -> None:
+    scans.write("a.png")
+
+    assert scans.plan().plan.limits is None
+
+
 # shards
 
 
