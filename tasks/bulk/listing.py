@@ -109,7 +109,7 @@ def listing_table(listing: Listing) -> Table:
 
 @contextmanager
 def open_listing(store: ObjectStore, file: InputFile) -> Iterator[Table]:
-    """Open a list that stands, for a block.
+    """Open a list that stands, for a block. Of a store that keeps no digests, all of it is read first.
 
     Raises:
         Changed: it is gone, or not the one that was planned.
@@ -117,9 +117,10 @@ def open_listing(store: ObjectStore, file: InputFile) -> Iterator[Table]:
     """
     try:
         info = store.info(file.uri)
+        is_ours = info.size_bytes == file.size_bytes and store.sha256(file.uri) == file.etag
     except NotFound as error:
         raise Changed(file.uri, "the run's list of documents is gone; plan the run again") from error
-    if info.size_bytes != file.size_bytes:
+    if not is_ours:
         raise Changed(file.uri, "the run's list of documents was overwritten; plan the run again")
     with store.open(info) as content:
         yield _table(cast("BinaryIO", content), file)  # which BufferedIOBase is, but for how typeshed names it

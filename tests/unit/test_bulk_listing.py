@@ -97,9 +97,10 @@ def test_a_pattern_without_any_document_is_named(scans: Scans) -> None:
 def test_a_list_that_was_overwritten_or_is_gone_is_no_longer_the_planned_one(scans: Scans) -> None:
     scans.write("1.png")
     (file,) = scans.publish(scans.plan()).inputs
-    LocalStore().put_bytes(file.uri, b"other")
-    with pytest.raises(Changed, match="overwritten"), open_listing(LocalStore(), file):
-        pass
+    for content in (b"other", b"x" * file.size_bytes):
+        LocalStore().put_bytes(file.uri, content)
+        with pytest.raises(Changed, match="overwritten"), open_listing(LocalStore(), file):
+            pass
     LocalStore().delete(file.uri)
     with pytest.raises(Changed, match="gone"), open_listing(LocalStore(), file):
         pass
