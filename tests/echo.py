@@ -15,6 +15,7 @@ from schemas.errors import ErrorCode, MessageError
 from tests.services import wait_until
 from worker.errors import ItemFailed
 from worker.jobs import Item, Job
+from worker.metrics import TOKENS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -104,6 +105,8 @@ class EchoPipeline:
         portions: the texts of every call of `prepare`.
         ahead_max: most items that were prepared and had no outcome yet.
     """
+
+    reads = TOKENS
 
     def __init__(self, lane: str = "echo", *, shared: bool = False) -> None:
         self._lane = lane

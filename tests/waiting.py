@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from schemas.names import Band
 from worker.jobs import Item, Job
+from worker.metrics import TOKENS
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Mapping, Sequence
@@ -27,6 +28,8 @@ class Clock:
 
 class NoPipeline:
     """For a batcher, which never asks what its items mean."""
+
+    reads = TOKENS
 
     def open(self, job: Job, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
         raise NotImplementedError

@@ -39,11 +39,11 @@ from worker.metrics import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from worker.custody import Custody
     from worker.engine import Engine
-    from worker.jobs import Charge, Job
+    from worker.jobs import Charge, Job, Pipeline
     from worker.metering import Meter
     from worker.metrics import Metric
     from worker.slots import Slot
@@ -138,7 +138,9 @@ def _amounts(key: _Key, alike: _Alike) -> Iterator[tuple[Metric, Labels, float]]
             yield metric, (key.task,), units
 
 
-def begin(tallies: Tallies, engine: Engine, custody: Custody, *, tasks: Sequence[str], batched: Sequence[str]) -> None:
+def begin(
+    tallies: Tallies, engine: Engine, custody: Custody, *, tasks: Sequence[str], batched: Mapping[str, Pipeline]
+) -> None:
     """Publish what is known without counting, and let the series exist whose labels are: a rate needs a first value.
 
     Args:
@@ -146,7 +148,7 @@ def begin(tallies: Tallies, engine: Engine, custody: Custody, *, tasks: Sequence
         engine: what it runs.
         custody: what it holds.
         tasks: the names of its tasks.
-        batched: those of them that the engine runs.
+        batched: those of them that the engine runs, with what understands them.
     """
     queues, lanes = custody.ledger.queues, [lane.model.name for lane in engine.lanes.values()]
     tallies.watch(RUNNERS, lambda: {(): engine.runners})
@@ -154,7 +156,7 @@ def begin(tallies: Tallies, engine: Engine, custody: Custody, *, tasks: Sequence
     tallies.watch(HELD, lambda: {(queue,): custody.held_of(queue) for queue in custody.ledger.queues})
     tallies.add(
         *((JOBS, (task, end), 0) for task in (*tasks, REFUSED) for end in STATES),
-        *((metric, (task,), 0) for metric in (TOKENS, PIXELS) for task in batched),
+        *((pipeline.reads, (task,), 0) for task, pipeline in batched.items()),
         *((ITEMS, (task, OK), 0) for task in batched),
         *((metric, (lane,), 0) for metric in (REAL_UNITS, PADDED_UNITS, BUSY) for lane in lanes),
         *((BULK_ROWS, (outcome,), 0) for outcome in ROWS),

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping, Sequence
     from concurrent.futures import Future
 
+    from worker.metrics import Metric
+
 
 class Charge(NamedTuple):
     """Whose work something is, as autoscaling counts it: the queue of its message, and the band."""
@@ -200,7 +202,16 @@ class Model(Protocol):
 
 
 class Pipeline(Protocol):
-    """What a kind of task knows and the engine does not."""
+    """What a kind of task knows and the engine does not.
+
+    Attributes:
+        reads: what counts how much models read of its items, `Job.tokens` or `Job.pixels`.
+    """
+
+    @property
+    def reads(self) -> Metric:
+        """See above."""
+        ...
 
     def open(self, job: Job, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
         """Validate the message; set `job.request` and `job.items`.

@@ -92,7 +92,8 @@ STAGE: Final = Metric(
     "batchmill_stage_seconds",
     Kind.HISTOGRAM,
     ("stage",),
-    "Seconds: queue_wait of a message from enqueueing (from its arrival where no producer says) to its first batch; "
+    "Seconds: queue_wait of a message from enqueueing (from its arrival where no producer says) to its first batch, "
+    "but for bulk runs and their shards, which may wait for hours; "
     "prepare of a portion of messages and items; batch_wait of a batch's first item from prepared to running; "
     "inference, a batch; commit of a group of results.",
     Side.WORKER,

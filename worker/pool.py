@@ -84,7 +84,7 @@ class BatchPool(BasePool):  # type: ignore[misc] # celery has no types
         self._finisher = Finisher(app.custody, self._committed, self._give_up, busy=lambda: self._engine.backlog() > 0)
         self._accounts = Accounts(app.tallies, app.meter)
         tasks = [name for name in app.tasks if not name.startswith("celery.")]
-        begin(app.tallies, self._engine, app.custody, tasks=tasks, batched=list(self._pipelines))
+        begin(app.tallies, self._engine, app.custody, tasks=tasks, batched=self._pipelines)
         signals.task_revoked.connect(partial(count_revoked, app.tallies), weak=False)
         self._stock_runs: set[Future[None]] = set()
         self._stock = ThreadPoolExecutor(STOCK_THREADS, thread_name_prefix="stock")

@@ -32,6 +32,7 @@ from tasks.bulk.work import Labelling, lane_of, planned_model, reader_of, readin
 from tasks.classify.pipeline import check_options
 from worker.errors import BatchmillError, Cancelled, Draining, NotBatched
 from worker.isolation import message_failure
+from worker.metrics import PIXELS, TOKENS
 from worker.slots import occupied
 from worker.storage.labelling import Span
 from worker.task import PrivateTask
@@ -210,8 +211,10 @@ def register(app: BatchApp) -> None:
     stores = Stores()
     if QUEUE_BULK in app.settings.queues:
         app.register_task(BulkClassifyTask(stores))
+        app.tallies.add((TOKENS, (TASK_BULK_SHARD,), 0))  # a rate needs a first value
     if QUEUE_BULK_OCR in app.settings.queues:
         app.register_task(BulkOcrTask(stores))
+        app.tallies.add((PIXELS, (TASK_BULK_SHARD,), 0))
     app.register_task(BulkShardTask(stores))
     app.on_dead_letters = lambda: finalise_runs_of_dead_shards(app.backend.client, stores)
 

@@ -20,7 +20,7 @@ from schemas.messages import ClassifyTickets, Ticket, Truncation, parse_classify
 from tasks.classify.model import Scored, TicketClassifier
 from worker.errors import ItemFailed
 from worker.jobs import Item, Job
-from worker.metrics import NO_LABEL, OK
+from worker.metrics import NO_LABEL, OK, TOKENS
 
 THRESHOLD_DEFAULT: Final = 0.5
 
@@ -42,6 +42,8 @@ class ClassifyPipeline:
         models: the lanes by name.
         default: the one that runs a message which names none.
     """
+
+    reads = TOKENS
 
     def __init__(self, models: Mapping[str, TicketClassifier], default: str) -> None:
         self._models = models

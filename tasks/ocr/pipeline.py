@@ -18,7 +18,7 @@ from tasks.ocr.reader import page_of
 from tasks.ocr.stages import CROPS, DOCUMENTS, PAGES, Opened, PageOf, Request
 from worker.errors import ItemFailed
 from worker.jobs import Hold, Item, Job
-from worker.metrics import OK
+from worker.metrics import OK, PIXELS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -76,6 +76,8 @@ class OcrPipeline:
     Attributes:
         name, info: the same.
     """
+
+    reads = PIXELS
 
     def __init__(self, name: str, info: Mapping[str, str]) -> None:
         self.name = name

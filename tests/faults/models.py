@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from tasks.classify.model import TicketClassifier
     from tasks.classify.pipeline import ClassifyPipeline
     from worker.jobs import Cancellation, Item, Job
+    from worker.metrics import Metric
     from worker.settings import Settings
 
 _MAGIC: Final = re.compile(r"\b(segfault|exit|outofmemory|panic|raise|stuck)\b|\bsleep(\d+)\b")
@@ -114,6 +115,10 @@ class SpoilingPipeline:
 
     inner: ClassifyPipeline
     journal: Journal
+
+    @property
+    def reads(self) -> Metric:
+        return self.inner.reads
 
     def open(self, job: Job, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
         self.inner.open(job, args, kwargs)
