@@ -148,7 +148,7 @@ class Fetcher:
 
     def _begin(self, wait: _Wait, room: Quota) -> None:
         if not wait.waiting:
-            wait.begin(*self._ledger.drain_if_woken(room.messages, self.queues, room.band), room.reach)
+            wait.begin(*self._ledger.drain_if_woken(room.messages, self.queues, room.band), room)
 
     def _wait(self, room: Quota) -> None:
         """Deliver what comes, as long as it is less than there is room for, and that stays so; or until a nudge."""
@@ -176,11 +176,11 @@ class Fetcher:
         moved, drained = wait.read()
         if drained:
             self._deliver(drained)
-        return not moved or (0 < len(drained) < room.messages and self._room().reach == room.reach)
+        return not moved or (0 < len(drained) < wait.room.messages and self._room().reach == room.reach)
 
     def _end_waits(self, reach: int) -> None:
         """Unblock the waits that go further; a message that one moved meanwhile goes back, for whoever has room."""
-        while waiting := [wait for wait in self._waits if wait.waiting and wait.reach > reach]:
+        while waiting := [wait for wait in self._waits if wait.waiting and wait.room.reach > reach]:
             with self._client.pipeline(transaction=False) as pipe:
                 for wait in waiting:
                     pipe.client_unblock(wait.client_id)
@@ -222,7 +222,7 @@ class _Wait:
         self._connection.send_command("CLIENT", "ID")
         self.client_id = int(self._connection.read_response())
         self.waiting = False
-        self.reach = NOWHERE
+        self.room = Quota(0)
         self._began_s = 0.0
         self._drained: Callable[[Any], list[Drained]] = list
 
@@ -231,18 +231,18 @@ class _Wait:
         """The socket to select on."""
         return self._connection._sock  # noqa: SLF001 - redis-py has no public way to wait on several connections
 
-    def begin(self, drain: Sequence[Any], drained: Callable[[Any], list[Drained]], reach: int) -> None:
+    def begin(self, drain: Sequence[Any], drained: Callable[[Any], list[Drained]], room: Quota) -> None:
         """Send the commands.
 
         Args:
             drain: what the server runs when the wait ends.
             drained: reads its answer.
-            reach: down to which band that goes.
+            room: for how much that is.
         """
         wait = ("BLMOVE", self.list_key, self._inbox, "RIGHT", "LEFT", WAIT_S)
         self._connection.send_packed_command(self._connection.pack_commands([wait, drain]))
         self._drained = drained
-        self.reach = reach
+        self.room = room
         self.waiting = True
         self._began_s = monotonic()
 
