@@ -240,8 +240,8 @@ class Engine:
             for job in {item.job for item in items if item.job not in self._active}:
                 self._preparer.forget(job)  # dropped while it was opened
             items = [item for item in items if item.job in self._active]
-            self._waiting.add(item for item in items if item.outcome is None)
-        failed = [item for item in items if item.outcome is not None]
+            failed = [item for item in items if item.outcome is not None]  # a moment later, others may have run
+            self._waiting.add([item for item in items if item.outcome is None])
         self.meter.settled(self._units(failed))
         self._settle(failed)
 

@@ -16,9 +16,9 @@ from worker.planner import BatchPolicy
 from worker.preparing import PORTION_PER_JOB
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
-    from worker.jobs import Job
+    from worker.jobs import Item, Job
 
 POLICY = BatchPolicy(max_batch_size=8, max_batch_tokens=200, planning_window=16)
 
@@ -83,6 +83,21 @@ def impatient() -> Iterator[Running]:
     engine = Running(batch_timeout_s=0.1, stuck_grace_s=0.1)
     yield engine
     engine.close()
+
+
+def test_an_item_that_has_run_before_the_preparer_goes_on_is_settled_once() -> None:
+    heard, job = Heard(), message(EchoPipeline())
+    engine = Engine({"echo": Lane(EchoModel(), BatchPolicy())}, heard, runners=1)
+
+    def run_at_once(items: Iterable[Item]) -> None:
+        for item in items:
+            item.outcome = "as a runner does once it has the lock"
+
+    engine._waiting.add = run_at_once  # type: ignore[method-assign] # noqa: SLF001 - a runner that is quicker
+    engine.submit(job, (), {"texts": ["a", "b", "unreadable"]})
+    engine._preparer.step()  # noqa: SLF001 - as the engine's thread would
+
+    assert job.pending == 2
 
 
 def test_each_item_gets_its_own_outcome_in_its_place(running: Running) -> None:
