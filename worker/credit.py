@@ -1,9 +1,10 @@
 """How much more work this worker takes: about a second of what it gets done, so that no worker hoards.
 
-A few messages it takes however large they are: a ticket must not wait in the queue for a message of 10,000 to end, nor
-an urgent one for any number that are less urgent, so that each band has those few of its own. And it fetches in
-portions: a round trip for each message that ends would cost more than a small model. Of the queues whose messages run
-outside the batcher, each for a minute, it takes as many as it has slots for, and fetches none ahead.
+A few messages it takes however large they are, and before it knows its pace: a ticket must not wait in the queue for a
+message of 10,000 to end, nor an urgent one for any number that are less urgent, so that each band has those few of its
+own. And it fetches in portions: a round trip for each message that ends would cost more than a small model. Of the
+queues whose messages run outside the batcher, each for a minute, it takes as many as it has slots for, and fetches none
+ahead.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 
 FEW_MESSAGES: Final = 8
+LEAST_S: Final = 2.0  # of its work, where `min_items` would be more than that
 PORTIONS: Final = 8  # of the credit; with less than one of them free, the worker counts as full
 NONE: Final = Quota(0)
 
@@ -33,7 +35,7 @@ class Credit:
     Args:
         custody: what is held.
         credit_s: seconds of its own work that the worker may hold waiting.
-        min_items, max_items: bounds of that, in items.
+        min_items, max_items: bounds of that, in items; slow ones may be fewer.
         max_bytes: size of the held messages beyond which nothing is fetched.
     """
 
@@ -54,8 +56,9 @@ class Credit:
         """
         if self.engine is None or self._custody.held_bytes >= self._max_bytes:
             return NONE
-        second = int(self.engine.items_per_s() * self._credit_s)
-        credit = min(max(second, self._min_items), self._max_items)
+        pace = self.engine.units_per_s()
+        least = min(self._min_items, int(pace * LEAST_S))
+        credit = min(max(int(pace * self._credit_s), least), self._max_items)
         items = credit - self.engine.backlog() - arrived
         few = min(FEW_MESSAGES, self._max_items) - arrived
         by_band = {band: few - self.engine.jobs(band) for band in Band}

@@ -114,9 +114,9 @@ class Engine:
         since_s = self._preparing_since_s
         return max(self._watchdog.longest_s(), 0.0 if since_s is None else monotonic() - since_s)
 
-    def items_per_s(self) -> float:
-        """Return what all runners together get done when busy."""
-        return self.stats.items_per_s * self.runners
+    def units_per_s(self) -> float:
+        """Return how many tickets or pages all runners together get done when busy; 0 = nobody knows yet."""
+        return self.stats.pace.per_s * self.runners
 
     def jobs(self, band: Band = Band.BULK) -> int:
         """Return how many messages on credit, of this band or a more urgent one, are here and have not ended."""
@@ -288,7 +288,7 @@ class Engine:
         elapsed_s, size = monotonic() - started_s, size_of(batch)
         with self._lock:
             attribute(batch, jobs, elapsed_s, is_runner=not lane.threads)
-            self.stats.add(size, elapsed_s)
+            self.stats.add(lane, size, elapsed_s)
         tally_batch(self.tallies, lane, batch, size, started_s=started_s, elapsed_s=elapsed_s)
         for row, outcome in zip(batch.rows, outcomes, strict=True):
             for item in row:

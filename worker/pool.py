@@ -95,7 +95,7 @@ class BatchPool(BasePool):  # type: ignore[misc] # celery has no types
             on_lost=self._lost,
             on_dead=self._look_after_the_dead,
             revoked=lambda: list(state.revoked),
-            rate=self._engine.items_per_s,
+            rate=self._engine.units_per_s,
             meter=app.meter,
             tallies=app.tallies,
             heard=app.vitals.heard,

@@ -163,7 +163,7 @@ class Settings(BaseSettings):
         gt=0,
         le=60,
         allow_inf_nan=False,
-        description="Seconds of its own work that it fetches ahead, between 32 tickets and `max_jobs_in_flight`.",
+        description="Seconds of its own work that it fetches ahead; not below the lesser of 32 items and 2 s.",
     )
     max_held_bytes: int = Field(
         default=256 * MIB, ge=MIB, description="Size of the held messages beyond which nothing more is fetched."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from worker.metrics import BATCH_ITEMS, BUSY, PADDED_UNITS, REAL_UNITS, STAGE
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _INFERENCE = ("inference",)
 _BATCH_WAIT = ("batch_wait",)
-RATE_WEIGHT = 0.1  # of the newest batch in the moving average
+HALF_LIFE_S = 10.0  # of busy seconds: by then what was done before counts half
 
 
 class Size(NamedTuple):
@@ -36,27 +36,48 @@ def size_of(batch: Batch) -> Size:
 
 
 @dataclass(slots=True)
+class Pace:
+    """What one runner gets done while it is busy, in units: tickets, pages. Older work counts less.
+
+    What is no unit, such as a line of a page, takes time all the same; what has threads of its own, such as opening a
+    document, takes no runner's.
+    """
+
+    units: float = 0.0
+    busy_s: float = 0.0
+
+    @property
+    def per_s(self) -> float:
+        """Units a second; 0 = nobody knows yet."""
+        return self.units / self.busy_s if self.busy_s else 0.0
+
+    def add(self, units: int, elapsed_s: float) -> None:
+        """Take note of a batch."""
+        kept = 0.5 ** (elapsed_s / HALF_LIFE_S)
+        self.units = self.units * kept + units
+        self.busy_s = self.busy_s * kept + elapsed_s
+
+
+@dataclass(slots=True)
 class Stats:
-    """What the engine did since it started; `items_per_s` is one busy runner's moving average."""
+    """What the engine did since it started, and its pace of late."""
 
     batches: int = 0
     rows: int = 0
     items: int = 0
     real_tokens: int = 0
     padded_tokens: int = 0
-    busy_s: float = 0.0
-    items_per_s: float = 0.0
+    pace: Pace = field(default_factory=Pace)
 
-    def add(self, size: Size, elapsed_s: float) -> None:
+    def add(self, lane: Lane, size: Size, elapsed_s: float) -> None:
         """Count one batch."""
-        rate = size.items / max(elapsed_s, 1e-6)
-        self.items_per_s += (rate - self.items_per_s) * (RATE_WEIGHT if self.batches else 1.0)
+        if not lane.threads:
+            self.pace.add(size.items if lane.is_unit else 0, elapsed_s)
         self.batches += 1
         self.rows += size.rows
         self.items += size.items
         self.real_tokens += size.real_tokens
         self.padded_tokens += size.padded_tokens
-        self.busy_s += elapsed_s
 
 
 def attribute(batch: Batch, jobs: Iterable[Job], elapsed_s: float, *, is_runner: bool) -> None:
