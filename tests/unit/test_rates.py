@@ -107,6 +107,7 @@ def opened_of(**means: str) -> dict[bytes, bytes]:
         pytest.param(opened_of(all="500 50", people="100", bulk="nan 2"), (1, 1, 1), id="of another form"),
         pytest.param(opened_of(all="500 50", people="0 3", bulk="5 0"), (1, 1, 1), id="nothing in them"),
         pytest.param(opened_of(all="inf 50", people="1 1"), (1, 1, 1), id="endless"),
+        pytest.param(opened_of(all="1e-306 50", people="1 1"), (1, 1, 1), id="almost all were refused"),
     ],
 )
 def test_the_size_of_a_band_is_told_in_that_of_all(opened: dict[bytes, bytes], sizes: tuple[float, ...]) -> None:
