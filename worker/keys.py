@@ -30,7 +30,13 @@ RATES: Final = PREFIX + "rates"
 """Hash: worker incarnation → items a second that it gets done when busy."""
 
 SERVICE_RATES: Final = PREFIX + "service_rates"
-"""Hash: queue → messages a second that one busy worker of it gets done, smoothed over workers and time."""
+"""Hash: queue → messages a second that one busy worker of it gets done: the unit rate ÷ the mean size of a message."""
+
+UNIT_RATES: Final = PREFIX + "unit_rates"
+"""Hash: queue → units a second that one busy worker of it gets done, smoothed over workers and time."""
+
+MESSAGE_SIZES: Final = PREFIX + "message_sizes"
+"""Hash: queue, or `BAND QUEUE` → `UNITS MESSAGES` that its workers opened, older ones counting less, 50 or so."""
 
 LOADS: Final = PREFIX + "loads"
 """Hash: worker incarnation → how busy it was lately, a line for each queue: interactive, normal, bulk, queue."""

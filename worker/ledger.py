@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     import redis
 
     from worker.loads import Load
+    from worker.rates import News
 
 RENEW_AT_ONCE: Final = 500
 
@@ -146,19 +147,19 @@ class Ledger:
     def renew(
         self,
         held: Sequence[Held],
-        rates: Mapping[str, float] = MappingProxyType({}),
+        rates: Mapping[str, News] = MappingProxyType({}),
         loads: Mapping[str, Load] = MappingProxyType({}),
     ) -> set[str]:
         """Renew the worker's lease and those of what it holds; return the tags whose claims are lost.
 
         Args:
             held: what it holds.
-            rates: by queue, messages a second that it ends when busy; mixed into what workers said before.
+            rates: by queue, what is new of its work; mixed into what workers said before.
             loads: by queue, how busy it was lately; none leaves what it said before.
         """
         lost: set[str] = set()
-        stated = [part for queue, rate in rates.items() for part in (queue, f"{rate:.6g}")]
-        wanted = [keys.WORKERS, keys.INBOXES, keys.SERVICE_RATES, keys.LOADS]
+        stated = [part for queue, news in rates.items() for part in _stated(queue, news)]
+        wanted = [keys.WORKERS, keys.INBOXES, keys.LOADS, keys.SERVICE_RATES, keys.UNIT_RATES, keys.MESSAGE_SIZES]
         wanted += map(keys.unacked_index, self.queues)
         lists = "\n".join(list_key for queue in self.queues for list_key in keys.lists(queue))
         common = [self.incarnation, lists, keys.JOB_PREFIX, self._terms.result_ttl_s, to_text(loads)]
@@ -285,6 +286,11 @@ def _drained(claim: str, taken: Sequence[tuple[bytes, bytes, bytes, int, bytes]]
         Drained(Held(queue.decode(), tag.decode(), task_id.decode(errors="replace"), claim), crashes, message)
         for queue, tag, task_id, crashes, message in taken
     ]
+
+
+def _stated(queue: str, news: News) -> list[Any]:
+    pace = "" if news.units_per_s is None else f"{news.units_per_s:.6g}"
+    return [queue, pace, *(number for opened in news.opened for number in opened)]
 
 
 _SCRIPTS: Final = ("drain", "renew", "commit", "release", "sweep", "tidy")

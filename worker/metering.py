@@ -40,7 +40,7 @@ class Meter:
 
     def opened(self, job: Job, units: int, *, part: float = 1.0) -> None:
         """Note of how many units a message, or such a part of it, turned out to consist."""
-        self.rates.opened(job.charge.queue, part, units)
+        self.rates.opened(job.charge, part, units)
 
     @contextmanager
     def running(self, lane: Lane, batch: Batch, runners: int) -> Iterator[None]:
@@ -75,7 +75,7 @@ class Meter:
 
     def vacated(self, slot: Slot, slots: int, *, messages: int) -> None:
         """Note what a message took that was in a slot; it is a unit of its own, if it has ended."""
-        self.rates.opened(slot.charge.queue, messages, messages)
+        self.rates.opened(slot.charge, messages, messages)
         took = {RUNNERS: slot.runner_s / slot.engine.runners, SLOTS: slot.work_s() / slots}
         self.rates.done(slot.charge.queue, messages, took)
 

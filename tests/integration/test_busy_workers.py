@@ -105,7 +105,7 @@ def test_steady_work_of_small_messages_is_a_load_of_one(asked: Asked) -> None:
 def test_the_rate_is_known_before_a_message_ends_and_outlives_the_worker(
     asked: Asked, client: redis.Redis, slow_worker: WorkerProcess
 ) -> None:
-    client.delete(keys.SERVICE_RATES)
+    client.delete(keys.SERVICE_RATES, keys.UNIT_RATES, keys.MESSAGE_SIZES)
     for _ in range(50):
         asked.send(1)
     long = asked.send(500)

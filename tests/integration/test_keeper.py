@@ -14,6 +14,7 @@ from schemas.names import Band
 from tests.keeping import QUEUE, Kept, wait_swept
 from tests.protocol import envelope
 from tests.services import wait_until
+from tests.telling import news
 from worker import keeper as keeping
 from worker import keys, ledger
 from worker.jobs import Charge
@@ -245,29 +246,15 @@ def test_how_fast_the_worker_is_can_be_read(make: Callable[..., Kept], client: r
     wait_until(lambda: client.hget(keys.RATES, worker.ledger.incarnation) == b"50")
 
 
-def test_how_fast_a_worker_of_a_queue_is_can_be_read_and_moves_with_each_worker_that_says_so(
-    make: Callable[..., Kept], client: redis.Redis
-) -> None:
-    first, second = make("first:h/5/1/b"), make("second:h/5/2/b")
-    first.ledger.renew([], {QUEUE: 100.0, "bulk": 0.02})
-    assert client.hgetall(keys.SERVICE_RATES) == {QUEUE.encode(): b"100", b"bulk": b"0.02"}
-    second.ledger.renew([], {QUEUE: 50.0})
-    assert client.hget(keys.SERVICE_RATES, QUEUE) == b"90"
-    for _ in range(30):
-        second.ledger.renew([], {QUEUE: 50.0})
-    assert float(client.hget(keys.SERVICE_RATES, QUEUE) or 0) == pytest.approx(50, rel=0.01)
-    assert client.hget(keys.SERVICE_RATES, "bulk") == b"0.02"
-
-
 def test_a_rate_is_written_with_the_renewal_of_what_is_held(make: Callable[..., Kept], client: redis.Redis) -> None:
     holder = make()
-    holder.meter.rates.opened(QUEUE, 1, 1)
+    holder.meter.rates.opened(Charge(QUEUE, Band.NORMAL), 2, 10)
     holder.meter.rates.done(QUEUE, 25, {"runners": 2.0})
     send(client, "one", "two")
     holder.take()
     first_s = renewed_s(client, "one")
     holder.keeper.start()
-    wait_until(lambda: client.hget(keys.SERVICE_RATES, QUEUE) == b"12.5")
+    wait_until(lambda: client.hget(keys.SERVICE_RATES, QUEUE) == b"2.5")
     wait_until(lambda: renewed_s(client, "one") > first_s and renewed_s(client, "two") > first_s)
     assert not holder.lost
 
@@ -293,10 +280,11 @@ def test_more_than_one_renewal_takes_says_how_busy_it_is(
     send(client, "one", "two")
     holder.take()
     before_s = renewed_s(client, "two")
-    assert holder.ledger.renew(holder.custody.all(), {QUEUE: 8.0}, {QUEUE: (0.5, 0.0, 0.0)}) == set()
+    assert holder.ledger.renew(holder.custody.all(), {QUEUE: news(8.0, 2, 2)}, {QUEUE: (0.5, 0.0, 0.0)}) == set()
     assert min(renewed_s(client, tag) for tag in ("one", "two")) > before_s
     assert client.hvals(keys.LOADS) == [b"0.50 0.00 0.00 classify"]
     assert client.hget(keys.SERVICE_RATES, QUEUE) == b"8"
+    assert client.hget(keys.MESSAGE_SIZES, QUEUE) == b"1.98 1.98", "told once"
 
 
 def test_renewals_are_counted_by_what_came_of_them(make: Callable[..., Kept], client: redis.Redis) -> None:

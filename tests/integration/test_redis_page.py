@@ -23,6 +23,7 @@ from tests.integration.extra_tasks import COMMAND
 from tests.messages import message
 from tests.rights import denied, guarded_server, url_of, used, users
 from tests.services import ROOT, WorkerProcess, producer, wait_until
+from tests.telling import news
 from worker import keys
 from worker.ledger import Ledger, Terms
 
@@ -104,7 +105,7 @@ def leave_behind(app: Celery, ledger: Ledger) -> None:
     client, (interactive, normal, *_) = ledger.client, keys.lists("classify")
     ledger.open_inboxes(["classify"])
     client.hset(keys.RATES, ledger.incarnation, "1")
-    ledger.renew([], {"classify": 50.0}, {"classify": (1.0, 0.0, 0.0)})
+    ledger.renew([], {"classify": news(50.0, 1, 1)}, {"classify": (1.0, 0.0, 0.0)})
     client.zadd(keys.BULK_DONE, {TASK_BULK_CLASSIFY: 1, TASK_BULK_OCR: 1})
     client.lpush(interactive, json.dumps(message()))
     ledger.mark_running("runner-0", [one.held.tag for one in ledger.drain(1)])

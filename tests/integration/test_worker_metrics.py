@@ -115,7 +115,7 @@ def test_the_rate_that_was_measured_is_shared(
     measured: WorkerProcess, port: int, app: Celery, client: redis.Redis
 ) -> None:
     del measured, port
-    client.delete(keys.SERVICE_RATES)
+    client.delete(keys.SERVICE_RATES, keys.UNIT_RATES, keys.MESSAGE_SIZES)
     send(app, "endless").get(timeout=WAIT_S)
     wait_until(lambda: client.hexists(keys.SERVICE_RATES, "classify"), what="it is written")
     assert 0 < float(client.hget(keys.SERVICE_RATES, "classify") or 0) < 20

@@ -8,6 +8,7 @@ import pytest
 
 from schemas.names import Band
 from tests.echo import EchoModel, Heard
+from tests.telling import news
 from tests.waiting import add_items, make_job
 from worker.accounts import Accounts
 from worker.engine import Engine
@@ -16,6 +17,7 @@ from worker.lanes import Lane
 from worker.metering import Meter
 from worker.metrics import ITEMS, JOBS, LABELS, PIXELS, STAGE, TOKENS
 from worker.planner import BatchPolicy
+from worker.rates import NO_NEWS, News
 from worker.slots import Slot
 from worker.tallies import Tallies
 
@@ -93,7 +95,7 @@ def test_messages_without_a_model_are_as_fast_as_they_are_recorded(books: Books)
         books.meter.settled(job.items)
         books.accounts.job("classify.tickets", "SUCCESS", job)
     books.accounts.record(2.0, 0.5)
-    assert books.meter.rates.news() == pytest.approx({"classify": 50}, rel=0.01)
+    assert books.meter.rates.news() == {"classify": news(pytest.approx(50, rel=0.01), 100, 100)}
 
 
 class InSlots:
@@ -105,11 +107,11 @@ class InSlots:
         monkeypatch.setattr(self.slot, "work_s", lambda: 30.0)
         self.books = books
 
-    def end(self, runner_s: float, state: str = "SUCCESS") -> dict[str, float]:
+    def end(self, runner_s: float, state: str = "SUCCESS") -> News:
         self.slot.runner_s = runner_s
         self.books.accounts.slot("bulk.shard", state, self.slot, 2)
         self.books.accounts.record(0.0, 0.0)
-        return self.books.meter.rates.news()
+        return self.books.meter.rates.news().get("bulk", NO_NEWS)
 
 
 @pytest.fixture
@@ -118,10 +120,11 @@ def in_slots(books: Books, monkeypatch: pytest.MonkeyPatch) -> InSlots:
 
 
 def test_a_slot_counts_by_the_work_of_its_thread_or_of_the_runners(in_slots: InSlots) -> None:
-    assert in_slots.end(runner_s=20) == pytest.approx({"bulk": 1 / 15})  # 30 s of one of two slots
-    assert in_slots.end(runner_s=200) == pytest.approx({"bulk": 2 / 110}, rel=0.1)  # 10 s and 100 s of the runners
+    assert in_slots.end(runner_s=20) == news(pytest.approx(1 / 15), 1, 1, band=Band.BULK)  # 30 s of one of two slots
+    of_runners = pytest.approx(2 / 110, rel=0.1)  # 10 s and 100 s of the runners
+    assert in_slots.end(runner_s=200) == news(of_runners, 1, 1, band=Band.BULK)
 
 
 def test_the_time_of_a_retry_counts(in_slots: InSlots) -> None:
-    in_slots.end(runner_s=20, state="RETRY")
-    assert in_slots.end(runner_s=20) == pytest.approx({"bulk": 1 / 30}, rel=0.05)
+    assert in_slots.end(runner_s=20, state="RETRY") == NO_NEWS
+    assert in_slots.end(runner_s=20) == news(pytest.approx(1 / 30, rel=0.05), 1, 1, band=Band.BULK)

@@ -40,9 +40,9 @@ class Told(Meter):
         self.rates.opened = self._opened  # type: ignore[method-assign] # to see each call
         self.rates.done = self._done  # type: ignore[method-assign] # to see each call
 
-    def _opened(self, queue: str, messages: float, units: int) -> None:
-        self.messages[queue] = self.messages.get(queue, 0) + messages
-        self.sizes[queue] = self.sizes.get(queue, 0) + units
+    def _opened(self, charge: Charge, messages: float, units: int) -> None:
+        self.messages[charge.queue] = self.messages.get(charge.queue, 0) + messages
+        self.sizes[charge.queue] = self.sizes.get(charge.queue, 0) + units
 
     def _done(self, queue: str, units: int, seconds: Mapping[str, float]) -> None:
         self.units[queue] = self.units.get(queue, 0) + units

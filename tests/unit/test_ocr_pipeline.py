@@ -13,6 +13,7 @@ from tasks.ocr.limits import MIB
 from tasks.ocr.pipeline import AHEAD_BYTES, OcrPipeline
 from tasks.ocr.stages import CROPS, Opened, Request
 from tests.papers import DAMAGED, INFO, Desk, Paper
+from tests.telling import news
 from worker.jobs import Job
 from worker.metering import RUNNERS
 from worker.metrics import PADDED_UNITS, REAL_UNITS
@@ -94,7 +95,7 @@ def test_autoscaling_counts_a_message_by_its_pages(desk: Desk) -> None:
     desk.read({"id": "far", "uri": "s3://elsewhere/a"}, {"id": "good", "content": "one two/three/four five/torn"})
     desk.read({"id": "good", "content": "one two"})
     desk.meter.rates.done("", 0, {RUNNERS: 10.0})
-    assert desk.meter.rates.news() == {"": pytest.approx(2 / 10, rel=0.02)}  # two messages of 2.5 pages in 10 s
+    assert desk.meter.rates.news() == {"": news(pytest.approx(5 / 10, rel=0.03), 2, 5)}
 
 
 def test_what_a_line_is_padded_by_itself_is_no_real_input(desk: Desk) -> None:

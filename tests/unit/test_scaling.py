@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -41,6 +42,8 @@ def demand(
         pytest.param(demand(in_flight=800, workers=0), 400, id="held by the dead: it will wait again"),
         pytest.param(demand((5, 0, 0), (0.01, 0, 0), 8), 2.7, id="a little load is a load"),
         pytest.param(demand((5, 0, 0), rate=None), None, id="no rate"),
+        pytest.param(replace(demand((8, 4, 900)), sizes=(0.25, 1, 5)), 1 + 2 + 2250 * BULK, id="sizes of bands"),
+        pytest.param(replace(demand(in_flight=4), sizes=(0.25, 1, 5)), 2, id="just fetched, of whatever band"),
     ],
 )
 def test_workers_wanted_are_these_seconds_by_the_target(of: Demand, seconds: float | None) -> None:

@@ -30,6 +30,7 @@ from worker.ops.probes import metrics_page, verdict_page
 from worker.ops.publishing import Publisher
 from worker.ops.queues import survey
 from worker.ops.scaling import DEFAULT_TARGETS, Targets, backlog_s
+from worker.rates import relative_sizes
 from worker.tallies import Tallies
 
 if TYPE_CHECKING:
@@ -163,15 +164,16 @@ class Exporter:
         seen = survey(self._client, self._queues, self._lease_s)
         with self._client.pipeline(transaction=False) as pipe:
             pipe.hgetall(keys.SERVICE_RATES)
+            pipe.hgetall(keys.MESSAGE_SIZES)
             for task in BULK_TASKS:
                 pipe.zscore(keys.BULK_DONE, task)
-            stored, *ends_s = pipe.execute()
+            stored, opened, *ends_s = pipe.execute()
         measured = {queue.decode(): float(rate) for queue, rate in stored.items()}
         queues = {}
         for state in seen.queues:
             rate, source = self._rate(state.queue, measured)
             workers = sum(state.queue in one.queues and one.silent_s <= self._lease_s for one in seen.workers)
-            queues[state.queue] = QueueLook(state, workers, rate, source)
+            queues[state.queue] = QueueLook(state, workers, rate, source, relative_sizes(state.queue, opened))
         return Look(queues, {task: end_s or 0.0 for task, end_s in zip(BULK_TASKS, ends_s, strict=True)}, at_s)
 
     def _rate(self, queue: str, measured: Mapping[str, float]) -> tuple[float | None, str]:

@@ -13,7 +13,7 @@ from worker import metrics
 from worker.ops.scaling import Demand, by_band
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from worker.ops.queues import QueueState
     from worker.tallies import Labels
@@ -31,12 +31,14 @@ class QueueLook:
         workers: live ones that serve it.
         rate: messages a second that one busy worker gets done; None = nobody knows.
         source: of the rate.
+        sizes: work of a message of each band, in those of all.
     """
 
     state: QueueState
     workers: int
     rate: float | None
     source: str
+    sizes: Sequence[float]
 
     @property
     def waiting(self) -> int:
@@ -47,7 +49,7 @@ class QueueLook:
     def demand(self) -> Demand:
         """What an autoscaler's number is made of."""
         state = self.state
-        return Demand(by_band(state.waiting), state.load, state.in_flight, self.workers, self.rate)
+        return Demand(by_band(state.waiting), state.load, state.in_flight, self.workers, self.rate, self.sizes)
 
     @property
     def oldest_age_s(self) -> float | None:
@@ -92,10 +94,9 @@ def _waiting(look: Look | None) -> dict[Labels, float]:
 def _backlogs(look: Look | None) -> dict[Labels, float]:
     queues = {} if look is None else look.queues
     return {
-        (name, _BAND_NAMES[band]): messages / queue.rate
+        (name, _BAND_NAMES[band]): seconds
         for name, queue in queues.items()
-        if queue.rate is not None
-        for band, messages in enumerate(queue.demand.waiting)
+        for band, seconds in enumerate(queue.demand.waiting_s() or ())
     }
 
 

@@ -27,6 +27,7 @@ class Targets:
 
 
 DEFAULT_TARGETS: Final = Targets()
+SAME_SIZES: Final = (1.0,) * len(Band)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,7 @@ class Demand:
         in_flight: messages that workers hold.
         workers: that are alive.
         rate: messages a second that one busy worker ends; None = nobody knows.
+        sizes: work of a message of each band, in those of all.
     """
 
     waiting: Sequence[float]
@@ -46,6 +48,13 @@ class Demand:
     in_flight: int
     workers: int
     rate: float | None
+    sizes: Sequence[float] = SAME_SIZES
+
+    def waiting_s(self) -> tuple[float, ...] | None:
+        """Return the seconds that one busy worker needs for what waits, by band; None without a rate."""
+        if self.rate is None:
+            return None
+        return tuple(messages * size / self.rate for messages, size in zip(self.waiting, self.sizes, strict=True))
 
 
 def by_band(waiting: Sequence[int]) -> tuple[int, ...]:
@@ -61,12 +70,13 @@ def backlog_s(demand: Demand, targets: Targets = DEFAULT_TARGETS) -> float | Non
 
     Workers wanted = this ÷ `targets.target_s`.
     """
-    if demand.rate is None:
+    waiting_s = demand.waiting_s()
+    if demand.rate is None or waiting_s is None:
         return None
     weights = (1.0, 1.0, min(1.0, targets.target_s / targets.bulk_target_s))
     wanted_s = sum(
-        weight * (waiting / demand.rate + targets.target_s * load)
-        for weight, waiting, load in zip(weights, demand.waiting, demand.load, strict=True)
+        weight * (waiting + targets.target_s * load)
+        for weight, waiting, load in zip(weights, waiting_s, demand.load, strict=True)
     )
     return wanted_s if any(demand.load) else wanted_s + _fetched_s(demand, demand.rate, targets)
 

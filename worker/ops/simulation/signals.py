@@ -6,16 +6,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, Final, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from worker.loads import NO_LOAD
-from worker.ops.scaling import DEFAULT_TARGETS, Demand, Targets, backlog_s
+from worker.ops.scaling import DEFAULT_TARGETS, SAME_SIZES, Demand, Targets, backlog_s
 from worker.ops.simulation.traces import BANDS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-RATE_SHARE: Final = 0.2  # see worker/lua/renew.lua
 
 
 @dataclass(slots=True)
@@ -27,7 +25,8 @@ class Gauges:
         load: workers that were busy lately, by band.
         in_flight: messages that workers hold, or held until they died.
         workers: that are alive.
-        rate: messages a second of one busy worker, shared by all workers.
+        rate: messages a second of one busy worker.
+        sizes: work of a message of each band, in those of all.
     """
 
     waiting: list[int] = field(default_factory=lambda: [0] * BANDS)
@@ -35,10 +34,7 @@ class Gauges:
     in_flight: int = 0
     workers: int = 0
     rate: float | None = None
-
-    def learn(self, rate: float) -> None:
-        """Move the shared rate a part of the way towards that of a worker, which renews its lease."""
-        self.rate = rate if self.rate is None else self.rate + RATE_SHARE * (rate - self.rate)
+    sizes: Sequence[float] = SAME_SIZES
 
 
 class Signal(Protocol):
@@ -82,5 +78,5 @@ class BacklogSeconds:
         """Return the metric; 0 while nobody knows a rate."""
         if not self.by_load:
             return (sum(seen.waiting) + seen.in_flight) / seen.rate if seen.rate else 0.0
-        demand = Demand(seen.waiting, seen.load, seen.in_flight, seen.workers, seen.rate)
+        demand = Demand(seen.waiting, seen.load, seen.in_flight, seen.workers, seen.rate, seen.sizes)
         return backlog_s(demand, Targets(target, self.bulk_target_s)) or 0.0

@@ -19,8 +19,10 @@ from worker.loads import NO_LOAD, Load
 from worker.ops.simulation.autoscaler import Autoscaler
 from worker.ops.simulation.outcome import Run
 from worker.ops.simulation.queue import Queue
+from worker.ops.simulation.shared_rate import LATELY, Lately, SharedRate
 from worker.ops.simulation.signals import Gauges
 from worker.ops.simulation.telling import RENEW_S, Teller
+from worker.ops.simulation.traces import BANDS
 
 if TYPE_CHECKING:
     from worker.ops.simulation.policies import Policy, Surroundings
@@ -76,7 +78,8 @@ class Simulation:
         self._policy = policy
         self._autoscaler = Autoscaler(policy.scaling)
         self._queue = Queue(has_bands=policy.has_bands)
-        self._gauges = Gauges(rate=len(trace) / float(trace.service_s.sum()))
+        self._gauges = Gauges()
+        self._rate = _usual_rate(trace)
         self._events: list[tuple[float, int, int, _Pod | int, int]] = []
         self._order = count()
         self._pods: list[_Pod] = []
@@ -141,7 +144,7 @@ class Simulation:
     def _give(self, pod: _Pod, now_s: float) -> None:
         message = self._queue.pop()
         self._gauges.waiting[self._messages.bands[message]] -= 1
-        pod.teller.opened(self._messages.units[message])
+        pod.teller.opened(self._messages.bands[message], self._messages.units[message])
         self._end(pod, now_s)
         pod.worker.take(message, now_s)
         self._plan(pod)
@@ -234,15 +237,15 @@ class Simulation:
         if pod.state is not _State.READY or not self._policy.signal.asks_workers:
             return
         self._end(pod, now_s)
-        pod.load, rate = pod.teller.renewal(pod.worker.work, now_s)
-        if rate is not None:
-            self._gauges.learn(rate)
+        pod.load, news = pod.teller.renewal(pod.worker.work, now_s)
+        self._rate.learn(news)
         self._put(now_s + RENEW_S, _What.RENEW, pod)
 
     def _metric(self) -> float:
         gauges = self._gauges
         gauges.in_flight = sum(len(pod.worker) for pod in self._pods) + self._in_limbo
         gauges.workers = len(self._ready)
+        gauges.rate, gauges.sizes = self._rate.messages_per_s, self._rate.sizes
         gauges.load = [sum(loads) for loads in zip(*(pod.load for pod in self._ready), strict=True)] or NO_LOAD
         return self._policy.signal.value(self._gauges, self._policy.scaling.target)
 
@@ -278,6 +281,14 @@ class Simulation:
         if pod.state is _State.READY:
             self._ready.remove(pod)
         pod.state = _State.GONE
+
+
+def _usual_rate(trace: Trace) -> SharedRate:
+    """Return what a day like this one would have left in the broker."""
+    bands = [trace.units[trace.band == band] for band in range(BANDS)]
+    of_bands = [Lately(LATELY * float(units.mean()), LATELY) if len(units) else Lately() for units in bands]
+    pace = float(trace.units.sum() / trace.service_s.sum())
+    return SharedRate(pace, Lately(LATELY * float(trace.units.mean()), LATELY), of_bands)
 
 
 def _turn(pod: _Pod) -> float:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from worker.jobs import Charge
 from worker.loads import NO_LOAD, Load, Loads, from_text, to_text
 from worker.ops.simulation.traces import BANDS
-from worker.rates import ServiceRates
+from worker.rates import NO_NEWS, News, ServiceRates
 
 if TYPE_CHECKING:
     from worker.ops.simulation.workers import Work
@@ -32,12 +32,12 @@ class Teller:
         self._rates = ServiceRates()
         self._loads = Loads(lambda: self._now_s)
 
-    def opened(self, units: float) -> None:
+    def opened(self, band: int, units: float) -> None:
         """Note of how many units a message consists."""
-        self._rates.opened(QUEUE, 1, round(units))
+        self._rates.opened(Charge(QUEUE, band), 1, round(units))
 
-    def renewal(self, work: Work, now_s: float) -> tuple[Load, float | None]:
-        """Take what got done out of `work`; return how busy the worker is, and its rate if that may have changed.
+    def renewal(self, work: Work, now_s: float) -> tuple[Load, News]:
+        """Take what got done out of `work`; return how busy the worker is, and what is new of its rate.
 
         A unit counts when it has been done as a whole, busy time at once.
         """
@@ -51,4 +51,4 @@ class Teller:
             self._loads.note(CPU, Charge(QUEUE, band), work.busy_s[band])
             work.busy_s[band] = 0.0
         load = from_text(to_text(self._loads.now())).get(QUEUE, NO_LOAD)
-        return load, self._rates.news().get(QUEUE)
+        return load, self._rates.news().get(QUEUE, NO_NEWS)
