@@ -14,13 +14,16 @@ from schemas.results import ClassifyResult
 from tasks.ocr.reader import PageReader
 from tests import documents, pdf_files
 from tests.s3_servers import BUCKET, S3Server
+from tests.services import wait_until
 from tests.tiny_models import LABELS
+from worker import keys
 from worker.storage.s3 import S3Store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
+    import redis
     from celery import Celery
 
     from tests.services import WorkerProcess
@@ -162,6 +165,18 @@ def test_a_document_reads_the_same_alone_in_company_and_in_another_order(app: Ce
     assert together == alone
     assert reversed_ == alone
     assert all(one.text for one in alone.values())
+
+
+@pytest.mark.usefixtures("worker")
+def test_a_worker_tells_how_many_pages_it_reads_a_second_not_how_many_documents_it_opens(
+    app: Celery, client: redis.Redis
+) -> None:
+    client.delete(keys.RATES)
+    read(app, *(inline(f"letter-{number}", PNG) for number in range(4)))
+    wait_until(lambda: client.hlen(keys.RATES) == 1, WAIT_S, "it tells")
+
+    (pages_per_s,) = map(float, client.hvals(keys.RATES))
+    assert 0 < pages_per_s < 20
 
 
 @pytest.mark.usefixtures("worker")
