@@ -20,7 +20,7 @@ class Holding(NamedTuple):
 
 
 class Custody:
-    """The messages that this process holds, by delivery tag. Thread-safe: each operation on the dict is atomic.
+    """The messages that this process holds, by delivery tag. Thread-safe.
 
     Args:
         ledger: where the claims are kept.
@@ -29,7 +29,7 @@ class Custody:
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger
         self._holdings: dict[str, Holding] = {}
-        self._adding_up = threading.Lock()
+        self._changing = threading.Lock()
         self.held_bytes = 0  # Σ size of the held messages
 
     def __len__(self) -> int:
@@ -60,18 +60,25 @@ class Custody:
     def take(self, drained: Iterable[Drained]) -> None:
         """Hold what was drained."""
         for one in drained:
-            self._release(one.held.tag)
-            self._holdings[one.held.tag] = Holding(one.held, one.crashes, len(one.message))
-            self._add_up(len(one.message))
+            with self._changing:
+                self._remove(one.held.tag)
+                self._holdings[one.held.tag] = Holding(one.held, one.crashes, len(one.message))
+                self.held_bytes += len(one.message)
 
     def all(self) -> list[Held]:
         """Return everything that is held."""
         return [holding.held for holding in list(self._holdings.values())]
 
-    def forget(self, tags: Iterable[str]) -> None:
-        """Hold these no more, without a word to the ledger: they are recorded, or their claims are lost."""
-        for tag in tags:
-            self._release(tag)
+    def forget(self, held: Iterable[Held]) -> None:
+        """Hold these no more, without a word to the ledger: they are recorded, or their claims are lost.
+
+        A message that has come again since is held under another claim, and stays.
+        """
+        for one in held:
+            with self._changing:
+                holding = self._holdings.get(one.tag)
+                if holding is not None and holding.held == one:
+                    self._remove(one.tag)
 
     def done(self, tag: str) -> None:
         """Let go of a message that needs nothing more."""
@@ -92,11 +99,11 @@ class Custody:
         return list(self._holdings)
 
     def _release(self, tag: str) -> Holding | None:
+        with self._changing:
+            return self._remove(tag)
+
+    def _remove(self, tag: str) -> Holding | None:
         holding = self._holdings.pop(tag, None)
         if holding is not None:
-            self._add_up(-holding.message_bytes)
+            self.held_bytes -= holding.message_bytes
         return holding
-
-    def _add_up(self, more_bytes: int) -> None:
-        with self._adding_up:
-            self.held_bytes += more_bytes

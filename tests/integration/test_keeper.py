@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 from structlog.testing import capture_logs
@@ -120,6 +120,30 @@ def test_lost_claims_are_forgotten_and_told_once(make: Callable[..., Kept], clie
     wait_swept(client)
     assert holder.lost == [{"one"}]
     assert holder.custody.tags() == ["two"]
+
+
+def test_a_message_that_comes_back_while_its_older_claim_is_found_lost_stays_held(
+    make: Callable[..., Kept], client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    holder, thief = make("holder:h/5/1/b"), make("thief:h/5/2/b")
+    send(client, "one")
+    holder.take()
+    thief.ledger.sweep(former=holder.ledger.incarnation)
+    renew, renewals = holder.ledger.renew, list[set[str]]()
+
+    def renew_and_take(*args: Any) -> set[str]:  # noqa: ANN401 - whatever it is given
+        renewals.append(lost := renew(*args))
+        if len(renewals) == 1:
+            holder.take()
+        return lost
+
+    monkeypatch.setattr(holder.ledger, "renew", renew_and_take)
+    holder.keeper.start()
+
+    wait_until(lambda: len(renewals) >= 3)
+    assert renewals[:3] == [{"one"}, set(), set()]
+    assert holder.lost == []
+    assert [one.claim for one in holder.custody.all()] == ["holder:h/5/1/b:2"]
 
 
 def test_what_a_dead_worker_held_goes_back_once_its_lease_has_ended(

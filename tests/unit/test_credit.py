@@ -49,8 +49,12 @@ def credit(custody: Custody, engine: Engine) -> Credit:
     return given
 
 
+HELD: Final = Held("classify", "tag", "id", "worker:boot:1")
+IN_SLOT: Final = Held("bulk", "a", "id-a", "worker:boot:1")
+
+
 def hold(custody: Custody, message_bytes: int) -> None:
-    custody.take([Drained(Held("classify", "tag", "id", "worker:boot:1"), 0, b"x" * message_bytes)])
+    custody.take([Drained(HELD, 0, b"x" * message_bytes)])
 
 
 @pytest.mark.parametrize(
@@ -101,7 +105,7 @@ def test_nothing_is_taken_beyond_the_bytes_that_it_may_hold(
     hold(custody, message_bytes)
     assert credit().messages == room
 
-    custody.forget(["tag"])
+    custody.forget([HELD])
     assert credit() == Quota(32)
 
 
@@ -131,10 +135,10 @@ def test_a_message_occupies_its_slot_from_the_drain_to_its_record(room: Room, cu
 
     room.attach(engine)
     assert slots() == Quota(2)
-    custody.take([Drained(Held("bulk", "a", "id-a", "worker:boot:1"), 0, b"")])
+    custody.take([Drained(IN_SLOT, 0, b"")])
     hold(custody, 1)
     assert slots() == Quota(1)
-    custody.forget(["a"])
+    custody.forget([IN_SLOT])
     assert slots() == Quota(2)
 
 

@@ -36,9 +36,13 @@ def take(custody: Custody, messages: int) -> list[Drained]:
 
 def steal(custody: Custody) -> None:
     """Let another worker take everything that is held."""
-    other = Ledger(custody.ledger.client, "other:boot", [QUEUE], Terms())
-    other.sweep(former=custody.ledger.incarnation)
-    other.drain(100)
+    sweep(custody)
+    Ledger(custody.ledger.client, "other:boot", [QUEUE], Terms()).drain(100)
+
+
+def sweep(custody: Custody) -> None:
+    """Let another worker find the leases of everything that is held ended: it goes back to the front of its queue."""
+    Ledger(custody.ledger.client, "other:boot", [QUEUE], Terms()).sweep(former=custody.ledger.incarnation)
 
 
 def next_tags(custody: Custody) -> list[str]:
@@ -73,11 +77,12 @@ def test_it_knows_how_often_a_worker_died_of_a_message(custody: Custody) -> None
 
 
 def test_the_size_of_what_is_held_adds_up(custody: Custody) -> None:
-    sizes = [len(one.message) for one in take(custody, 3)]
+    taken = take(custody, 3)
+    sizes = [len(one.message) for one in taken]
     assert custody.held_bytes == sum(sizes)
 
     custody.done("one")
-    custody.forget(["two", "unknown"])
+    custody.forget([taken[1].held, made_up("unknown", 1).held])
     assert custody.held_bytes == sizes[2]
 
     custody.give_back(["three"])
@@ -125,13 +130,25 @@ def test_what_others_have_taken_is_neither_done_nor_given_back(custody: Custody)
 
 
 def test_what_is_forgotten_stays_held_on_the_server(custody: Custody) -> None:
-    take(custody, 2)
+    one, _ = take(custody, 2)
 
-    custody.forget(["one"])
+    custody.forget([one.held])
     custody.done("one")
 
     assert custody.give_back(["one"]) == 0
     assert held_by_the_server(custody) == {b"one", b"two"}
+
+
+def test_a_message_that_has_come_again_is_not_forgotten_with_its_older_claim(custody: Custody) -> None:
+    (first,) = take(custody, 1)
+    sweep(custody)
+    (again,) = take(custody, 1)
+    assert (again.held.tag, again.held.claim) == (first.held.tag, "worker:boot:2")
+
+    custody.forget([first.held])
+    assert custody.all() == [again.held]
+    custody.forget([again.held])
+    assert len(custody) == 0
 
 
 def test_inspect_can_show_it(custody: Custody) -> None:
@@ -143,8 +160,9 @@ def test_inspect_can_show_it(custody: Custody) -> None:
 def test_threads_that_take_and_let_go_at_once_leave_the_size_right(custody: Custody) -> None:
     def take_and_forget(name: str) -> None:
         for number in range(300):
-            custody.take([made_up(f"{name}-{number}", number)])
-            custody.forget([f"{name}-{number}"])
+            taken = made_up(f"{name}-{number}", number)
+            custody.take([taken])
+            custody.forget([taken.held])
 
     threads = [threading.Thread(target=take_and_forget, args=(name,)) for name in "abcd"]
     for thread in threads:
