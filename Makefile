@@ -26,7 +26,7 @@ test: setup  ## Run every test
 	$(BIN)/python -m pytest
 
 faults: setup  ## Kill, freeze, cut and fill everything, over Valkey, Redis and SeaweedFS; FAULTS=long for 100,000 jobs
-	FAULTS=$(or $(FAULTS),full) $(BIN)/python -m pytest tests/faults
+	FAULTS=$(or $(FAULTS),full) $(BIN)/python -m pytest tests/faults tests/integration/test_ocr_shared_files_in_a_worker.py
 
 .PHONY: chart
 chart: setup  ## Lint, render and check the Helm chart; CRD_DIR=… for more schemas; needs promtool
