@@ -22,11 +22,22 @@ $(VENV)/.done: $(LOCKS)/dev.txt pyproject.toml
 demo: setup  ## Label 240 tickets on an embedded Valkey, with a real worker
 	$(BIN)/batchmill demo
 
-test: setup  ## Run every test
-	$(BIN)/python -m pytest
+test: setup  ## Run every test, in two lanes at once
+	@$(MAKE) --no-print-directory --jobs=2 test-rest test-beside
+
+# What mostly waits, and what needs one core, runs beside the rest. Servers, ports and files are each lane's own.
+BESIDE := tests/acceptance tests/faults tests/unit
+
+test-rest:
+	$(BIN)/python -m pytest $(addprefix --ignore=,$(BESIDE))
+
+# What it says comes in one piece, once it has ended: the other lane shows how it gets on.
+test-beside:
+	@mkdir -p .bench
+	$(BIN)/python -m pytest $(BESIDE) >.bench/$@.txt 2>&1; status=$$?; cat .bench/$@.txt; exit $$status
 
 faults: setup  ## Kill, freeze, cut and fill everything, over Valkey, Redis and SeaweedFS; FAULTS=long for 100,000 jobs
-	FAULTS=$(or $(FAULTS),full) $(BIN)/python -m pytest tests/faults
+	FAULTS=$(or $(FAULTS),full) $(BIN)/python -m pytest tests/faults tests/integration/test_ocr_shared_files_in_a_worker.py
 
 .PHONY: chart
 chart: setup  ## Lint, render and check the Helm chart; CRD_DIR=… for more schemas; needs promtool
@@ -75,4 +86,4 @@ image-check: setup lock-check  ## Build the image with buildah, as root, and let
 clean:  ## Remove what was built here; downloads stay in the cache
 	rm -rf $(VENV) .bench build *.egg-info .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 
-.PHONY: help setup demo test faults check format bench lock lock-check image-check clean
+.PHONY: help setup demo test test-rest test-beside faults check format bench lock lock-check image-check clean

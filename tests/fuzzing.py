@@ -1,4 +1,4 @@
-"""Damaged documents by the thousand, in a process of their own: `python -m tests.fuzzing FIRST SECONDS [FOLDER]`.
+"""Damaged documents by the thousand, in a process of their own: `python -m tests.fuzzing FIRST CPU_SECONDS [FOLDER]`.
 
 Each case is made from its number alone. The number is printed before the case is run, so that the last line names the
 one that ended the process: by a crash, by more memory than decoding may have, or by more CPU time.
@@ -145,8 +145,8 @@ def main() -> None:
     corpus = seeds(sys.argv[3] if len(sys.argv) > 3 else None)
     if sys.platform == "linux":
         resource.setrlimit(resource.RLIMIT_DATA, (PROCESS_BYTES, PROCESS_BYTES))
-    ends, number = time.monotonic() + seconds, first
-    while time.monotonic() < ends:
+    ends_s, number = time.process_time() + seconds, first
+    while time.process_time() < ends_s:
         tell(str(number))
         signal.setitimer(signal.ITIMER_PROF, CASE_CPU_S)
         attempt(case(number, corpus))

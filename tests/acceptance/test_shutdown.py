@@ -68,6 +68,7 @@ def test_a_worker_told_to_stop_under_load_loses_nothing(
     assert load.waiting == len(load.sent) - load.recorded
 
     second = start_worker(slow_model)
+    load.work_out(expected)
     load.wait_recorded(len(load.sent))
     assert second.stop() == 0
     load.assert_all_as_without_faults(expected)

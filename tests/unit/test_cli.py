@@ -16,7 +16,7 @@ from schemas.names import QUEUE_CLASSIFY
 from tasks.cli import COMMANDS, main
 from tasks.commands.outcome import Outcome
 from tasks.commands.report import figures, shortened
-from tests.services import ROOT, WorkerProcess, wait_until
+from tests.services import ROOT, WorkerProcess, free_port, wait_until
 
 NOBODY = "redis://user:sesame@127.0.0.1:1/0"
 
@@ -230,7 +230,7 @@ def worker_command(url: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_worker_refuses_a_broker_that_evicts() -> None:
-    with ValkeyServer(**{"maxmemory-policy": "allkeys-lru"}) as evicting:
+    with ValkeyServer(port=free_port(), **{"maxmemory-policy": "allkeys-lru"}) as evicting:
         done = worker_command(f"{evicting.connection_url}/0")
     assert done.returncode == 3
     assert "CONFIG SET maxmemory-policy noeviction" in done.stderr

