@@ -72,17 +72,37 @@ def parts(page: Image, found: Sequence[Box], least: int) -> list[Part]:
     return [part for part in around if (part.right - part.left) * (part.bottom - part.top) <= most][:_MOST_PARTS]
 
 
-def added(found: Sequence[Box], seen: Sequence[Box], part: Part) -> list[Box]:
-    """Return the known lines and those seen in a part, now in pixels of the page; each line once."""
+def added(found: Sequence[Box], seen: Sequence[Box], part: Part, page: tuple[int, int]) -> list[Box]:
+    """Return the known lines and those seen whole in a part, now in pixels of the page; each line once.
+
+    Args:
+        found: the lines that are known.
+        seen: those of the part, in its pixels.
+        part: where that is.
+        page: height and width.
+    """
     moved = [box._replace(corners=box.corners + np.array([part.left, part.top], np.float32)) for box in seen]
     left, top, right, bottom = part.ink
     new = []
     for box in moved:
         x, y = (float(at) for at in box.corners.mean(axis=0))
         is_known = any(cv2.pointPolygonTest(known.corners, (x, y), measureDist=False) >= 0 for known in found)
-        if left <= x < right and top <= y < bottom and not is_known:
+        if left <= x < right and top <= y < bottom and not is_known and not _is_cut(box, part, page):
             new.append(box)
     return [*found, *new]
+
+
+def _is_cut(box: Box, part: Part, page: tuple[int, int]) -> bool:
+    """Return whether a line reaches a side of its part beyond which the page goes on."""
+    left, top = box.corners.min(axis=0)
+    right, bottom = box.corners.max(axis=0)
+    height, width = page
+    return bool(
+        (part.left > 0 and left <= part.left)
+        or (part.top > 0 and top <= part.top)
+        or (part.right < width and right >= part.right - 1)
+        or (part.bottom < height and bottom >= part.bottom - 1)
+    )
 
 
 def _area(box: Box) -> float:

@@ -88,7 +88,7 @@ def boxes(page: Image, networks: Networks, cancellation: Cancellation) -> list[B
     """Find the lines of an upright page. Blocks; raises as `layout`."""
     found = _seen(page, networks, cancellation)
     for part in closer.parts(page, found, networks.profile.limits.least):
-        found = closer.added(found, _seen(part.of(page), networks, cancellation), part)
+        found = closer.added(found, _seen(part.of(page), networks, cancellation), part, page.shape[:2])
     return found
 
 

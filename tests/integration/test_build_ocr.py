@@ -93,6 +93,13 @@ def test_a_line_alone_on_a_page_is_read(
     assert PageReader(built[name]).read(page).text == "Seite 2 von 2"
 
 
+def test_a_line_that_reaches_into_a_drawing_is_read_once(accurate: PageReader) -> None:
+    page = np.full((3_508, 2_480, 3), 255, np.uint8)
+    cv2.polylines(page, [np.array([[300, 300], [300, 2_000], [1_500, 2_000]])], False, (0, 0, 0), 6)  # noqa: FBT003 - OpenCV's
+    cv2.putText(page, "Seite 2 von 2 im Anhang", (1_400, 1_000), (0, 0, 0), cv2.FontFace("sans"), 34, 400)
+    assert accurate.read(page).text == "Seite 2 von 2 im Anhang"
+
+
 @pytest.mark.parametrize(("name", "least"), [("accurate", 0.93), ("fast", 0.90), ("tiny", 0.80)])
 def test_a_rendered_page_is_read(built: dict[str, Path], specimen: Specimen, name: str, least: float) -> None:
     page = PageReader(built[name]).read(specimen.image)

@@ -126,7 +126,7 @@ def test_a_small_page_has_no_part_larger_than_itself(height: int, width: int) ->
 
 
 def test_lines_of_a_part_are_put_where_they_stand_on_the_page() -> None:
-    (line,) = added([], [box(10, 20, 110, 40)], Part(700, 900, 1_500, 1_700, (700, 900, 900, 1_000)))
+    (line,) = added([], [box(10, 20, 110, 40)], Part(700, 900, 1_500, 1_700, (700, 900, 900, 1_000)), (HEIGHT, WIDTH))
     assert line.corners.tolist() == [[710, 920], [810, 920], [810, 940], [710, 940]]
 
 
@@ -134,4 +134,22 @@ def test_each_line_counts_once() -> None:
     known = box(710, 920, 810, 940)
     part = Part(700, 900, 1_500, 1_700, (700, 900, 900, 1_000))
     again, of_another_part = box(12, 21, 108, 39), box(300, 400, 400, 420)
-    assert added([known], [again, of_another_part], part) == [known]
+    assert added([known], [again, of_another_part], part, (HEIGHT, WIDTH)) == [known]
+
+
+@pytest.mark.parametrize(
+    ("left", "top", "right", "bottom"),
+    [
+        pytest.param(0, 200, 80, 230, id="left"),
+        pytest.param(300, 0, 600, 20, id="top"),
+        pytest.param(720, 200, 799, 230, id="right"),
+        pytest.param(300, 780, 600, 799, id="bottom"),
+    ],
+)
+def test_a_line_that_the_edge_of_a_part_cuts_does_not_count_unless_it_is_the_edge_of_the_page(
+    left: int, top: int, right: int, bottom: int
+) -> None:
+    cut = box(left, top, right, bottom)
+    inside, page = Part(700, 900, 1_500, 1_700, (700, 900, 1_500, 1_700)), Part(0, 0, 800, 800, (0, 0, 800, 800))
+    assert added([], [cut], inside, (HEIGHT, WIDTH)) == []
+    assert len(added([], [cut], page, (800, 800))) == 1
