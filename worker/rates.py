@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 HALF_LIFE_S: Final = 300.0  # of busy seconds: by then what was measured before counts half
 ENOUGH_S: Final = 1.0  # busy seconds below which a rate is noise
-LEAST_UNITS: Final = 1e-6  # of a mean message; it is less after hundreds that were refused, and says nothing then
+LEAST_UNITS: Final = 1e-6  # of a mean message, once one had some: what thousands that were refused leave of it
 
 
 class Opened(NamedTuple):
@@ -150,6 +150,6 @@ def _mean(text: bytes | None) -> float | None:
     """Return the units of a message; None if there is none, or somebody else wrote that."""
     with suppress(ValueError, ZeroDivisionError):
         units, messages = map(float, (text or b"").split())
-        if LEAST_UNITS < (mean := units / messages) < math.inf:
+        if LEAST_UNITS / 2 < (mean := units / messages) < math.inf:  # half, as both were rounded
             return mean
     return None

@@ -11,6 +11,7 @@ from schemas.names import Band
 from tests.telling import news
 from worker import keys
 from worker.ledger import Ledger, Terms
+from worker.ops.scaling import Demand
 from worker.ops.simulation.shared_rate import SharedRate
 from worker.rates import News, relative_sizes
 
@@ -78,6 +79,14 @@ def test_each_band_has_a_size_of_its_own(telling: Telling) -> None:
     telling.tell(1, news(1.0, 600, 600_000, band=Band.BULK))
     assert telling.rate == pytest.approx(1 / 1000, rel=1e-3)
     assert telling.sizes == pytest.approx((0.002, 1, 1), rel=1e-3)
+
+
+@pytest.mark.parametrize("refused", [1, 300, 1100, 60_000])
+def test_messages_that_are_refused_do_not_hide_what_waits_in_another_band(telling: Telling, refused: int) -> None:
+    telling.tell(0, news(10.0, 500, 500_000, band=Band.BULK))
+    telling.tell(1, news(None, refused, 0, band=Band.INTERACTIVE))
+    waiting_s = Demand((0, 0, 500), (0, 0, 0), 0, 2, telling.rate, telling.sizes).waiting_s()
+    assert waiting_s == pytest.approx((0, 0, 500 * 1000 / 10), rel=1e-3)
 
 
 def test_the_pace_moves_with_each_worker_that_tells_its_own(telling: Telling) -> None:

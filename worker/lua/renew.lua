@@ -16,8 +16,9 @@ redis.call('HSET', KEYS[2], ARGV[1], ARGV[2])
 if ARGV[5] ~= '' then redis.call('HSET', KEYS[3], ARGV[1], ARGV[5]) end
 
 -- What all workers of a queue share. Each moves the pace a part of the way towards its own; the size of a message is the
--- mean of the last ones that any of them opened, of all bands and of each. What is not of this form begins anew.
-local SHARE, LATELY = 0.2, 50
+-- mean of the last ones that any of them opened, of all bands and of each; thousands that were refused leave a trace of
+-- it, so that rate and sizes still go together. What is not of this form begins anew.
+local SHARE, LATELY, LEAST_UNITS = 0.2, 50, 1e-6
 local NUMBER = '([%d.e+-]+)'
 local function number(text) return tonumber(text and string.match(text, '^' .. NUMBER .. '$') or '') end
 
@@ -38,6 +39,7 @@ local function size_of(field, opened, opened_units)
     local weight = LATELY * (1 - kept)
     units = units * kept + opened_units / opened * weight
     messages = messages * kept + weight
+    if units > 0 then units = math.max(units, LEAST_UNITS * messages) end
     redis.call('HSET', KEYS[6], field, string.format('%.6g %.6g', units, messages))
   end
   return units / messages -- nan if none is known, which is not above 0

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from schemas.names import Band
+from worker.rates import LEAST_UNITS
 
 if TYPE_CHECKING:
     from worker.rates import News
@@ -28,6 +29,8 @@ class Lately:
             weight = LATELY * (1 - kept)
             self.units = self.units * kept + units / messages * weight
             self.messages = self.messages * kept + weight
+            if self.units:
+                self.units = max(self.units, LEAST_UNITS * self.messages)
 
     @property
     def size(self) -> float:
