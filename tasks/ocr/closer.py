@@ -13,7 +13,8 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.ocr.detection import Box
+from tasks.ocr.detection import Box, looked_at
+from tasks.ocr.profiles import SideLimits
 
 _LITTLE_TEXT: Final = 0.01  # of the page's area; a page with ten lines has five times that
 _UNIFORM: Final = 8  # levels of 255 between the darkest and the lightest pixel of an empty page
@@ -25,6 +26,7 @@ _REACH: Final = 25  # pixels between words and lines that are looked at together
 _SPECK: Final = 6  # pixels
 _MOST_PARTS: Final = 6
 _LARGEST_PART: Final = 0.5  # of the page's area; in more of it there is nothing new to be seen
+_MOST_LOOKS: Final = 3  # what all parts together may cost, in looks at the whole page; or as many small parts
 
 Image = NDArray[np.uint8]
 
@@ -54,22 +56,35 @@ def is_empty(page: Image) -> bool:
     return lightest - darkest < _UNIFORM
 
 
-def parts(page: Image, found: Sequence[Box], least: int) -> list[Part]:
+def parts(page: Image, found: Sequence[Box], limits: SideLimits) -> list[Part]:
     """Return what is to be looked at again, none on a page with text enough.
 
     Args:
         page: upright, uint8[height, width, 3].
         found: the lines that are known.
-        least: pixels of a part's sides, where the page is as large.
+        limits: to what a page or a part is resized; a part's sides are at least so long, where the page is as large.
     """
     height, width = page.shape[:2]
     if sum(map(_area, found)) >= _LITTLE_TEXT * height * width:
         return []
     scale = min(1.0, _LONG_SIDE / max(height, width))
     blots = _blots(page, scale, found)
-    around = [_part(blot, scale, (height, width), least) for blot in blots]
+    around = [_part(blot, scale, (height, width), limits.least) for blot in blots]
     most = _LARGEST_PART * height * width
-    return [part for part in around if (part.right - part.left) * (part.bottom - part.top) <= most][:_MOST_PARTS]
+    apart = [part for part in around if (part.right - part.left) * (part.bottom - part.top) <= most]
+    pixels = max(_MOST_LOOKS * looked_at(height, width, limits), _MOST_PARTS * limits.least**2)
+    return _affordable(apart, pixels, limits)
+
+
+def _affordable(wanted: Sequence[Part], pixels: int, limits: SideLimits) -> list[Part]:
+    """Return the first few parts that the network can look at for so many of its pixels; one too dear is left out."""
+    found: list[Part] = []
+    for part in wanted:
+        cost = looked_at(part.bottom - part.top, part.right - part.left, limits)
+        if cost <= pixels and len(found) < _MOST_PARTS:
+            found.append(part)
+            pixels -= cost
+    return found
 
 
 def added(found: Sequence[Box], seen: Sequence[Box], part: Part, page: tuple[int, int]) -> list[Box]:

@@ -94,6 +94,11 @@ def plan(height: int, width: int, limits: SideLimits) -> Plan:
     return Plan(high, wide, tuple(Tile(0, start, high, side) for start in starts))
 
 
+def looked_at(height: int, width: int, limits: SideLimits) -> int:
+    """Return how many pixels the network reads of a page of this size: what a look at it costs."""
+    return sum(tile.height * tile.width for tile in plan(height, width, limits).tiles)
+
+
 def resized(image: Image, planned: Plan) -> Image:
     """Resize a page, uint8[height, width, 3], as planned; x and y are scaled apart."""
     if image.shape[:2] == (planned.height, planned.width):

@@ -87,7 +87,7 @@ def layout(image: Image, networks: Networks, cancellation: Cancellation) -> Layo
 def boxes(page: Image, networks: Networks, cancellation: Cancellation) -> list[Box]:
     """Find the lines of an upright page. Blocks; raises as `layout`."""
     found = _seen(page, networks, cancellation)
-    for part in closer.parts(page, found, networks.profile.limits.least):
+    for part in closer.parts(page, found, networks.profile.limits):
         found = closer.added(found, _seen(part.of(page), networks, cancellation), part, page.shape[:2])
     return found
 

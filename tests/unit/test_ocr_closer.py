@@ -6,9 +6,10 @@ import pytest
 from numpy.typing import NDArray
 
 from tasks.ocr.closer import Part, added, is_empty, parts
-from tasks.ocr.detection import Box
+from tasks.ocr.detection import Box, looked_at
+from tasks.ocr.profiles import PROFILES, SideLimits
 
-LEAST = 736
+LIMITS = PROFILES["fast"].limits
 HEIGHT, WIDTH = 3_508, 2_480
 
 Image = NDArray[np.uint8]
@@ -66,10 +67,10 @@ def test_a_page_on_which_anything_stands_is_not_empty(page: Image) -> None:
     [pytest.param(300, 400, id="inside"), pytest.param(5, 40, id="in a corner"), pytest.param(2_000, 3_490, id="low")],
 )
 def test_a_line_alone_has_a_part_around_it_that_the_network_need_not_enlarge(left: int, base: int) -> None:
-    (part,) = parts(written(paper(), "Seite 2 von 2", left, base), [], LEAST)
+    (part,) = parts(written(paper(), "Seite 2 von 2", left, base), [], LIMITS)
     assert holds(part, left, base - 20, left + 200, base)
     seen = part.of(paper())
-    assert min(seen.shape[:2]) >= LEAST
+    assert min(seen.shape[:2]) >= LIMITS.least
     assert seen.shape[0] * seen.shape[1] < HEIGHT * WIDTH / 4
 
 
@@ -77,7 +78,7 @@ def test_what_stands_apart_is_looked_at_apart_and_what_stands_together_together(
     page = written(paper(), "Kurze Notiz", 300, 400)
     written(page, "vom 3. März", 300, 450)
     written(page, "Seite 12 von 14", 1_900, 3_300)
-    found = parts(page, [], LEAST)
+    found = parts(page, [], LIMITS)
     assert len(found) == 2
     assert any(holds(part, 300, 380, 500, 450) for part in found)
     assert any(holds(part, 1_900, 3_280, 2_100, 3_300) for part in found)
@@ -86,13 +87,20 @@ def test_what_stands_apart_is_looked_at_apart_and_what_stands_together_together(
 def test_a_page_with_text_enough_is_left_alone() -> None:
     page = written(paper(), "Seite 2 von 2", 300, 400)
     line = box(200, 1_000, 2_200, 1_045)
-    assert parts(page, [line], LEAST) == []
-    assert len(parts(page, [box(200, 1_000, 1_000, 1_045)], LEAST)) == 1
+    assert parts(page, [line], LIMITS) == []
+    assert len(parts(page, [box(200, 1_000, 1_000, 1_045)], LIMITS)) == 1
+
+
+def test_a_page_that_is_nearly_long_has_as_many_parts_as_any() -> None:
+    page = paper(8_000, 2_040)
+    for number in range(6):
+        written(page, "Seite 2 von 2", 300, 400 + 1_200 * number)
+    assert len(parts(page, [], LIMITS)) == 6
 
 
 def test_a_line_that_is_known_is_not_looked_for_again() -> None:
     page = written(paper(), "Seite 2 von 2", 300, 400)
-    assert parts(page, [box(280, 355, 560, 420)], LEAST) == []
+    assert parts(page, [box(280, 355, 560, 420)], LIMITS) == []
 
 
 @pytest.mark.parametrize(
@@ -105,22 +113,36 @@ def test_a_line_that_is_known_is_not_looked_for_again() -> None:
     ],
 )
 def test_nothing_is_looked_for_where_no_line_can_be(page: Image) -> None:
-    assert parts(page, [], LEAST) == []
+    assert parts(page, [], LIMITS) == []
 
 
 def test_the_largest_blots_go_first_and_are_not_too_many() -> None:
     page = paper()
     for number in range(20):
         written(page, "Wort" * (1 + number // 7), 200 + 1_100 * (number % 2), 200 + 320 * (number // 2))
-    found = parts(page, [], LEAST)
+    found = parts(page, [], LIMITS)
     assert len(found) == 6
     assert all(part.ink[3] > 200 + 320 * 7 for part in found), "the long words are those below"
+
+
+@pytest.mark.parametrize("limits", [PROFILES["accurate"].limits, PROFILES["fast"].limits], ids=["accurate", "fast"])
+def test_all_parts_together_cost_no_more_than_a_few_looks_at_the_page(limits: SideLimits) -> None:
+    """Such as long slanting lines of a drawing: each part is cut into tiles at a scale that the page is not seen at."""
+    height, width = 9_000, 4_440
+    page = paper(height, width)
+    for left in range(60, 3_000, 500):
+        cv2.line(page, (left, 60), (left + 1_750, 8_900), (0, 0, 0), 10)
+    written(page, "Seite 2 von 2", 3_400, 1_000)
+    found = parts(page, [], limits)
+    cost = sum(looked_at(part.bottom - part.top, part.right - part.left, limits) for part in found)
+    assert 0 < cost <= 4 * looked_at(height, width, limits)
+    assert any(holds(part, 3_400, 980, 3_600, 1_000) for part in found), "what is small is looked at all the same"
 
 
 @pytest.mark.parametrize(("height", "width"), [(1, 1), (8, 8), (300, 40), (40, 4_005), (736, 736)])
 def test_a_small_page_has_no_part_larger_than_itself(height: int, width: int) -> None:
     page = np.random.default_rng(height).integers(0, 256, (height, width, 3)).astype(np.uint8)
-    for part in parts(page, [], LEAST):
+    for part in parts(page, [], LIMITS):
         assert 0 <= part.left < part.right <= width
         assert 0 <= part.top < part.bottom <= height
 
