@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -52,10 +53,12 @@ class Pace:
         return self.units / self.busy_s if self.busy_s else 0.0
 
     def add(self, units: int, elapsed_s: float) -> None:
-        """Take note of a batch."""
-        kept = 0.5 ** (elapsed_s / HALF_LIFE_S)
-        self.units = self.units * kept + units
-        self.busy_s = self.busy_s * kept + elapsed_s
+        """Take note of a batch; of a long one the beginning is old already, lest one that hung weigh for all."""
+        ageing = math.log(2) * elapsed_s / HALF_LIFE_S
+        kept = math.exp(-ageing)
+        share = -math.expm1(-ageing) / ageing if ageing else 1.0
+        self.units = self.units * kept + units * share
+        self.busy_s = self.busy_s * kept + elapsed_s * share
 
 
 @dataclass(slots=True)

@@ -47,3 +47,12 @@ def test_what_was_long_ago_is_forgotten() -> None:
     for _ in range(20):
         pace.add(2, HALF_LIFE_S / 2)
     assert pace.per_s == pytest.approx(2 / (HALF_LIFE_S / 2), rel=0.1)
+
+
+def test_a_batch_that_ran_into_its_time_limit_is_forgotten_as_fast_as_any() -> None:
+    pace = Pace()
+    for seconds in (0.1, 60.0):
+        pace.add(20, seconds)
+    for _ in range(100):
+        pace.add(20, HALF_LIFE_S / 100)
+    assert pace.per_s == pytest.approx(100, rel=0.05), "half of what it is now"
