@@ -70,6 +70,7 @@ class Stats:
     items: int = 0
     real_tokens: int = 0
     padded_tokens: int = 0
+    busy_s: float = 0.0
     pace: Pace = field(default_factory=Pace)
 
     def add(self, lane: Lane, size: Size, elapsed_s: float) -> None:
@@ -81,6 +82,7 @@ class Stats:
         self.items += size.items
         self.real_tokens += size.real_tokens
         self.padded_tokens += size.padded_tokens
+        self.busy_s += elapsed_s
 
 
 def attribute(batch: Batch, jobs: Iterable[Job], elapsed_s: float, *, is_runner: bool) -> None:
