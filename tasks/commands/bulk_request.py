@@ -12,7 +12,7 @@ from schemas.bulk import Compression
 from tasks.bulk.layout import normalised, plan_uri
 from tasks.bulk.sending import queue_of
 from tasks.commands import view
-from tasks.commands.bulk_target import opened, planned, stores_of_command
+from tasks.commands.bulk_target import opened, planned
 from tasks.commands.bulk_view import facts
 from tasks.commands.bulk_watch import watch as watch_run
 from tasks.commands.client import open_client, send_bulk
@@ -23,7 +23,9 @@ from worker.ops.ends import known
 from worker.ops.queues import survey
 from worker.settings import load
 from worker.storage.errors import StorageError, Unreachable
-from worker.storage.objects import local_path, scheme_of
+from worker.storage.objects import PATIENCE_S, local_path, scheme_of
+from worker.storage.s3 import S3Store
+from worker.storage.s3_calls import Limits
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
 
 POLL_EVERY_S: Final = 0.2
 LONG_S: Final = 10.0  # after which a person wonders
+_LOOK: Final = Limits(connect_s=PATIENCE_S, read_s=PATIENCE_S, total_s=PATIENCE_S, unreachable_s=PATIENCE_S, attempts=1)
 EXIT_CODES: Final = """\b
 Exit codes:
   0  planned; with --watch: finished
@@ -153,7 +156,7 @@ def _send(request: BulkRequest, priority: int | None, timeout_s: float, *, watch
 
 
 def _reach_store(request: BulkRequest, *, watch: bool) -> None:
-    """Say at once if no connection to the store comes about from here: a worker would try for minutes.
+    """Say within seconds if no connection to the store comes about from here: a worker would try for minutes.
 
     Raises:
         Unreachable: the run is to be watched, which needs the store.
@@ -162,12 +165,12 @@ def _reach_store(request: BulkRequest, *, watch: bool) -> None:
     if not uris:
         return
     try:
-        stores_of_command().of(uris[0]).exists(uris[0])
+        S3Store(_LOOK).exists(uris[0])
     except Unreachable as error:
         if watch and scheme_of(request.output) == "s3":
             raise
         click.echo(f"{error}; the request is sent, for the workers may reach it", err=True)
-    except StorageError:  # it answers; what is wrong with the rest, the worker says
+    except StorageError:  # it answers, if only that it is busy; what is wrong with the rest, the worker says
         return
 
 

@@ -1,8 +1,10 @@
-"""Commands over a store that refuses the connection: a clear error within seconds, for somebody waits."""
+"""Commands over a store that refuses the connection, or is busy: a clear word within seconds, for somebody waits."""
 
 from __future__ import annotations
 
+import threading
 import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Final
 
 import pytest
@@ -74,6 +76,29 @@ def test_a_command_that_only_sends_warns_and_sends(client: redis.Redis) -> None:
 
     assert "no connection to the store" in done.stderr
     assert "the request is sent" in done.stderr
+    assert client.exists(*keys.lists("bulk"))
+
+
+class Busy(BaseHTTPRequestHandler):
+    """A store that is always too busy."""
+
+    def do_HEAD(self) -> None:
+        """Say so."""
+        self.send_response(503)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+def test_a_store_that_is_busy_is_left_to_the_workers(client: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Busy) as store:
+        threading.Thread(target=store.serve_forever, daemon=True).start()
+        monkeypatch.setenv("AWS_ENDPOINT_URL_S3", f"http://127.0.0.1:{store.server_port}")
+        done = run(*RUN, "--timeout", "0.1")
+        store.shutdown()
+
+    assert "connection to the store" not in done.stderr
     assert client.exists(*keys.lists("bulk"))
 
 
