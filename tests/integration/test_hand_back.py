@@ -36,6 +36,8 @@ def test_what_waits_comes_back_whole(client: redis.Redis, start_worker: Callable
         message(headers=header[7], properties={"delivery_tag": "1"}),
     ]
     first = start_worker(batch_timeout_s=60, drain_timeout_s=1)
+    push(client, message(headers={"task": "classify.tickets", "id": (warm := str(uuid4()))}))
+    assert labels(client, warm) == ["billing"]  # now it knows its pace, and holds more than a few messages
     push(client, message(body_of({"tickets": [{"id": "1", "text": "endless"}]})))
     wait_until(lambda: client.hlen("batchmill:unacked:classify") == 1, what="the runner is busy")
     for written in odd:
