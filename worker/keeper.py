@@ -44,7 +44,7 @@ class Keeper:
         on_lost: told, from this thread, the tags whose claims others have taken.
         on_dead: told, from this thread, that messages went to the dead letters.
         revoked: the task ids that Celery has heard a revoke for.
-        rate: items a second that this worker gets done when busy.
+        rate: tickets or pages a second that this worker gets done when busy.
         meter: what it gets done of each queue when busy, and how busy it is.
         tallies: where renewals and what was swept are counted.
         heard: told, from this thread, that the broker has answered.

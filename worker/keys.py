@@ -27,7 +27,7 @@ RUNNING: Final = PREFIX + "running"
 """Hash: incarnation:runner → the delivery tags in inference there."""
 
 RATES: Final = PREFIX + "rates"
-"""Hash: worker incarnation → items a second that it gets done when busy."""
+"""Hash: worker incarnation → tickets or pages a second that it gets done when busy."""
 
 SERVICE_RATES: Final = PREFIX + "service_rates"
 """Hash: queue → messages a second that one busy worker of it gets done: the unit rate ÷ the mean size of a message."""

@@ -272,7 +272,7 @@ class BatchPool(BasePool):  # type: ignore[misc] # celery has no types
 
     def _lost(self, tags: set[str]) -> None:
         """Others have taken these messages: drop what has not started; the rest is fenced off at its commit."""
-        for job in self._runs.lose(tags):
+        for job in self._runs.lose(tags, self._custody):
             if self._engine.drop(job):
                 self._callbacks.post(state.task_ready, job.context)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from worker.jobs import Job
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Container, Iterable
 
     from worker.slots import Slot
 
@@ -56,10 +56,16 @@ class Runs:
         if isinstance(run.work, Job):
             run.work.let_go()
 
-    def lose(self, tags: Iterable[str]) -> list[Job]:
-        """Forget the runs of messages that others have taken; return the jobs of them."""
+    def lose(self, tags: Iterable[str], held: Container[str]) -> list[Job]:
+        """Forget the runs of messages that others have taken; return the jobs of them.
+
+        Args:
+            tags: of the messages.
+            held: the tags of what is held now; a message that has come again by then keeps its newer run.
+        """
         with self._lock:
-            lost = [run.work for tag in tags if (run := self._runs.pop(tag, None)) is not None]
+            gone = [tag for tag in tags if tag not in held]
+            lost = [run.work for tag in gone if (run := self._runs.pop(tag, None)) is not None]
         return [work for work in lost if isinstance(work, Job)]
 
     def tags(self) -> set[str]:

@@ -70,6 +70,14 @@ def test_what_others_have_taken_is_forgotten_and_its_jobs_are_told() -> None:
     runs.begin(request("a slot"), slot())
     runs.begin(request("kept"), job())
 
-    assert runs.lose({"a job", "a slot", "unknown"}) == [work]
+    assert runs.lose({"a job", "a slot", "unknown"}, set()) == [work]
     assert runs.tags() == {"kept"}
     assert len(work.items) == 1  # it may be in a batch
+
+
+def test_a_message_that_has_come_again_is_not_lost_with_its_older_claim() -> None:
+    runs, newer = Runs(), request("one")
+    runs.begin(newer, work := job())
+
+    assert runs.lose({"one"}, {"one"}) == []
+    assert runs.work_of(newer) is work
